@@ -1,16 +1,17 @@
-"""Readers of other tools' files: one file each, and its line here.
+"""Readers of other tools' files; each reader is one file, with one line here.
 
 A reader says how it recognises its file and what the file gives. That is the server (configuration,
 pool, flags), the stream of requests, or measurements (latencies, metrics). A `Source` describes one
-server as far as the file goes (`kvsim import` merges several); `RecordedRuns` are whole runs
-(`kvsim validate runs`, `kvsim doctor`). They are tried in this order; a name can also be given.
+server as far as the file goes (`kvsim import` merges several). `RecordedRuns` are whole runs
+(`kvsim validate runs`, `kvsim doctor`). Readers are tried in the order of the list; a user can also
+choose one by FORMAT=PATH.
 
-Formats of requests alone, which workloads replay and `kvsim convert` writes, are on the ground
-floor, in `kvsim.workload.traces`; the reader `trace` stands for all of them. Prompts, answers, keys
-and tokens of access are never kept.
+Formats that hold only requests, which workloads replay and `kvsim convert` writes, are in
+`kvsim.workload.traces`; the reader `trace` covers all of them. Prompts, answers, API keys and
+access tokens are never stored.
 
-    reader.py       what a reader promises           detect.py   which reader a file has
-    description.py  what a source gives              parsing/    values out of text, bounded
+    reader.py       the interface of a reader     detect.py   which reader fits a file
+    description.py  what a source gives           parsing/    bounded values from text
 """
 
 from kvsim.plumbing.registry import Registry

@@ -1,7 +1,8 @@
-"""BLIS's TraceV2: a header (YAML), a table of requests (CSV), perhaps one of chunks (itl.csv).
+"""BLIS's TraceV2: a header (YAML), a table of requests (CSV), and optionally a table of chunks
+(itl.csv).
 
-Give the table, the header, or the folder: the files are in one folder, with one name. The header is
-read line by line, for the few plain keys that matter.
+The user gives the table, the header, or the folder: all files have the same name and folder. The
+header is read line by line, for a few plain keys.
 """
 
 import re
@@ -25,7 +26,7 @@ _UNIX_NS = 10**17  # 1973
 
 
 class BlisTraceV2(Source):
-    """A trace of a real server (`mode: real`) or a workload."""
+    """A trace of a real server (`mode: real`), or a workload."""
 
     rank = CLIENT
     what = "a BLIS trace (TraceV2)"
@@ -33,7 +34,7 @@ class BlisTraceV2(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the table's columns, or the header's keys."""
+        """Recognise the table by its columns, or the header by its keys."""
         if source.is_folder:
             return any(map(_is_table, source.path.glob("*.csv")))
         head = source.text.split("\n", 1)[0]

@@ -1,7 +1,7 @@
-"""Descriptions of a server and its traffic, each as partial as its source.
+"""A source's content in one form: a server and its traffic. Most sources give only a part.
 
-Settings go by vLLM's names, whatever engine they are of. Times are whole nanoseconds on a clock of
-the source's own; the caller says which clock.
+Settings have vLLM's names, also for other engines. Times are whole nanoseconds on the source's own
+clock; each record says which clock.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,22 +23,26 @@ NS_PER_S = 10**9
 
 
 class ServerSettings(Options):
-    """Settings of a server; None: not reported. Memory figures are of one GPU.
+    """Settings of a server; None: not reported. Memory figures are per GPU.
 
-    free_memory_gib: of a GPU before it loads weights.
-    model: an id or a path, as on the engine's command line; served_model_name: as clients call it.
-    gpu_memory_gib: what the device has. num_gpu_blocks: of the engine's own blocks, which hold a
-    group of layers each. kv_cache_tokens: as the engine prints it. available_kv_gib: for KV, to
-    two digits; kv_cache_bytes: the same, exactly. host_cache_gib: of a tier in host memory.
-    speculative_config: vLLM's, by its keys; with the acceptance that its log prints, by kvsim's.
-    kv_transfer_config: vLLM's, by its keys. store_gb_per_s, load_gb_per_s: of copies from a device
-    to its host and back, in GB (10**9 bytes) a second, as the server measured them.
-    attention_dp_size: SGLang's copies of the attention; tensor_parallel_size, max_num_seqs and
-    chunked_prefill_size are then of one of them. mem_fraction_static, mamba_full_memory_ratio:
-    SGLang's. free_gpu_memory_fraction, capacity_policy: TensorRT-LLM's. From max_prefill_tokens
-    on: SGLang's, by its names. From n_ctx on: llama-server's, by its names; n_ctx_seq: tokens of
-    one slot at most. tuned: whether flags choose kernels as published benchmarks do.
-    replicas: of the whole server; router: before them, by kvsim's name.
+    model is an id or a path, as on the engine's command line; served_model_name is the name that
+    clients send. gpu_memory_gib is the GPU's size, free_memory_gib what was free before the weights
+    were loaded. num_gpu_blocks counts the engine's own blocks, each of which holds one group of
+    layers. kv_cache_tokens is the KV pool's size as the engine prints it. available_kv_gib is the
+    pool's size to two digits, kv_cache_bytes the exact size. host_cache_gib is the size of a KV
+    tier in host memory.
+
+    speculative_config has vLLM's keys, and kvsim's key for an acceptance rate that the log prints.
+    kv_transfer_config has vLLM's keys. store_gb_per_s and load_gb_per_s are measured rates of
+    copies from the GPU to the host and back, in GB (10**9 bytes) per second.
+
+    attention_dp_size is SGLang's number of data-parallel attention ranks; tensor_parallel_size,
+    max_num_seqs and chunked_prefill_size are then per rank. mem_fraction_static and
+    mamba_full_memory_ratio are SGLang's. free_gpu_memory_fraction and capacity_policy are
+    TensorRT-LLM's. Fields from max_prefill_tokens on are SGLang's, those from n_ctx on
+    llama-server's, under their names. n_ctx_seq is the largest number of tokens in one slot. tuned:
+    flags choose kernels as published benchmarks do. replicas is the number of copies of the whole
+    server, router the kvsim name of the router in front.
     """
 
     engine: Engine | None = None
@@ -127,17 +131,17 @@ class ServerSettings(Options):
     slot_prompt_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
 
     def reported(self) -> dict[str, Any]:
-        """The settings that are not None."""
+        """The settings that are not None, as a dict."""
         return self.model_dump(exclude_none=True)
 
 
 class SourceRequest(NamedTuple):
-    """One request. arrival_ns: when its client sent it; None: not recorded.
+    """One request of a source. None: not recorded.
 
-    prompt_tokens, output_tokens: None where not recorded. hash_ids: ids of the prompt's
-    blocks, small numbers, equal ids where all tokens up to the block's end are equal.
-    first_token_ns, last_token_ns: on the clock of arrival_ns. cached_tokens: of its prompt, as the
-    engine counted them.
+    arrival_ns is when the client sent the request; first_token_ns and last_token_ns are on the same
+    clock. hash_ids has an id (a small integer) per block of the prompt; ids are equal where all
+    tokens up to the block's end are equal. cached_tokens counts prompt tokens that the engine found
+    in its prefix cache.
     """
 
     id: str
@@ -153,7 +157,9 @@ class SourceRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Requests in the order of the source. hash_block_tokens: tokens an id stands for."""
+    """Requests in the order of the source. hash_block_tokens is the number of tokens
+    per hash id.
+    """
 
     rows: tuple[SourceRequest, ...]
     clock: Clock = "own"
@@ -163,13 +169,13 @@ class Requests:
     def in_order(
         cls, rows: Iterable[SourceRequest], clock: Clock, hash_block_tokens: int | None = None
     ) -> "Requests | None":
-        """The requests in order of arrival; None where there are none."""
+        """The requests sorted by arrival; None if there are none."""
         ordered = tuple(sorted(rows, key=lambda row: row.arrival_ns or 0))
         return cls(ordered, clock, hash_block_tokens) if ordered else None
 
 
 class GaugeSample(NamedTuple):
-    """The engine's gauges at one moment; usage: a fraction of the pool. None: not in it."""
+    """The engine's gauges at one time. usage is a fraction of the KV pool. None: not reported."""
 
     time_ns: int
     running: int | None = None
@@ -188,11 +194,12 @@ class GaugeSeries:
 
 
 class ClientLoad(Options):
-    """Load of a client that recorded no single requests.
+    """The mean load of a client, for sources without single requests.
 
-    num_requests: that were answered. prompt_tokens, output_tokens: means. rate_per_s: None for all
-    at once. max_concurrency: most requests in flight. duration_s: from its first request to its
-    last answer. ended_local_ns: its end by a wall clock, as if that were UTC.
+    num_requests counts answered requests. prompt_tokens and output_tokens are mean lengths.
+    rate_per_s is the request rate; None: all at once. max_concurrency limits requests in flight.
+    duration_s lasts from the first request to the last answer. ended_local_ns is the end by a wall
+    clock in an unknown time zone, read as if it were UTC.
     """
 
     num_requests: PositiveInt
@@ -208,8 +215,8 @@ class ClientLoad(Options):
 class Scrape(NamedTuple):
     """Counters of one scrape of /metrics.
 
-    started_s: when its server started, since 1970; None: not in it. sums: of each metric over its
-    labels, by the name without the engine's prefix.
+    started_s is the Unix time at which the server started; None: not reported. sums has each metric
+    summed over its labels, under its name without the engine's prefix.
     """
 
     started_s: float | None
@@ -220,12 +227,13 @@ class Scrape(NamedTuple):
 class Description:
     """The content of one source.
 
-    by_file: settings of several runs, by the names of the files with their requests: those of a
-    file that is imported too count. measured: figures of the run, by name and unit (`ttft_mean_s`),
-    for whoever compares. steps: what the server's own log says of its steps, in its order. missing:
-    variables without a value in the file, by the setting each is; of words that may be flags, by
-    "". scrape: of a scrape of /metrics. model_config: a model's config.json. role: "prefill" or
-    "decode" of a server that does one of both. notes: what was left out, and why.
+    by_file has settings of several runs, by the name of the file with each run's requests. Of these
+    the run counts that has its requests among the imported files. measured has figures such as
+    `ttft_mean_s`, for comparisons. steps has the steps that the server's log reports. missing maps
+    a setting to the shell variable that the file gives without a value; under "" is a variable in
+    words that may be flags. scrape has the counters of /metrics. model_config is a model's
+    config.json. role is "prefill" or "decode" for one side of a disaggregated pair. notes say what
+    was left out, and why.
     """
 
     settings: ServerSettings = field(default_factory=ServerSettings)
@@ -243,7 +251,9 @@ class Description:
 
 
 def transfer_notes(measured: Mapping[str, float]) -> tuple[str, ...]:
-    """Sentences on the measured transfers that a deployment of prefill and decode replicas uses."""
+    """A sentence on the measured bandwidth of KV transfers, which a disaggregated
+    scenario can use.
+    """
     speed = measured.get("kv_transfer_gb_per_s")
     if speed is None:
         return ()

@@ -1,4 +1,4 @@
-"""The reader of each file: found by content, or named (`FORMAT=PATH`)."""
+"""Find the reader for each file: by content, or as the user says (`FORMAT=PATH`)."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ Kind = TypeVar("Kind", bound=Reader)
 
 
 class Read(NamedTuple):
-    """One source as it was read. name: for people; format: its reader's name in READERS."""
+    """One source after reading. name is for people; format is the reader's name in READERS."""
 
     name: str
     format: str
@@ -37,12 +37,16 @@ class Read(NamedTuple):
 
 
 def readers(kind: type[Kind]) -> dict[str, type[Kind]]:
-    """The readers of a kind by name, in the order in which they are tried."""
+    """The readers of a kind (`Source` or `RecordedRuns`) by name, in the order in which they are
+    tried.
+    """
     return dict(_loaded(kind))
 
 
 def recognised(source: Sniffed, kind: type[Reader]) -> str | None:
-    """The name of the first reader of a kind that knows the source; no later one is loaded."""
+    """The name of the first reader of a kind that recognises the source; later ones are not
+    imported.
+    """
     return next((name for name, cls in _loaded(kind) if cls.sniff(source)), None)
 
 
@@ -56,11 +60,11 @@ def _loaded(kind: type[Kind]) -> Iterator[tuple[str, type[Kind]]]:
 def read_sources(
     named: Sequence[str], notes: list[str], variables: Mapping[str, str] | None = None
 ) -> list[Read]:
-    """Every source read. An argument is a path, FORMAT=PATH, or a command line itself.
+    """Read every source. An argument is a path, FORMAT=PATH, or a command line.
 
-    A folder that no reader claims stands for the files in it; those that none knows are noted.
-    variables: of scripts, with values that the user names. InputError for a file, named by itself,
-    that no reader knows.
+    If no reader recognises a folder, its files are read one by one, and a note lists unrecognised
+    ones. variables are values of shell variables. InputError if a file given by itself is not
+    recognised.
     """
     reads: list[Read] = []
     for argument in named:
@@ -76,7 +80,9 @@ def read_sources(
 
 
 def _reads_of(source: Sniffed, form: str | None, notes: list[str]) -> Iterator[Read]:
-    """A file is one source, but of a paste: blocks between fences, or a log below its command."""
+    """Read a file: usually one source, but several for a pasted page with code blocks, or a log
+    with its command.
+    """
     parts = [(part, recognised(part, Source)) for part in pastes.fenced(source)]
     known = [(part, its_form) for part, its_form in parts if its_form is not None]
     # A template that llama-server logs may hold fences of its own.
@@ -94,8 +100,8 @@ def _reads_of(source: Sniffed, form: str | None, notes: list[str]) -> Iterator[R
 def _blocks(
     page: Sniffed, parts: Sequence[tuple[Sniffed, str | None]], notes: list[str]
 ) -> Iterator[Read]:
-    """The blocks of a page that are sources; those that are none, or damaged, are noted, and the
-    flags that stand anywhere else.
+    """Read a page's code blocks. Notes list blocks that are damaged or of no known format, and
+    flags outside the blocks that were read.
     """
     ledger = SourceLedger()
     ledger.there(FLAGS, "", flags_in(page.string()))
@@ -122,9 +128,9 @@ def _blocks(
 
 
 def _servers_of(source: Sniffed, form: str) -> Iterator[Read]:
-    """A manifest is a source for each server that it starts, of whichever engine.
+    """Read each server that a manifest starts, of any engine, as one source.
 
-    What none of them has is noted with the first.
+    Flags and variables that no server uses are listed in a note on the first source.
     """
     cls = READERS.get(form)
     assert issubclass(cls, Source)
@@ -147,7 +153,9 @@ def _servers_of(source: Sniffed, form: str) -> Iterator[Read]:
 
 
 def _with_command(source: Sniffed, form: str) -> Iterator[Read]:
-    """A source, after the command in it if it is a log."""
+    """Read a source. If a log contains its command line, the command is read as another source
+    before it.
+    """
     command, note = None, tuple[str, ...]()
     if form in pastes.LOGS:
         source, command = pastes.with_its_command(source)
@@ -162,9 +170,9 @@ def _with_command(source: Sniffed, form: str) -> Iterator[Read]:
 
 
 def read_runs(folders: Sequence[Path]) -> "Iterator[tuple[str, Trial]]":
-    """Every recorded run of these folders, or one level below, with the name of its own folder.
+    """(folder name, run) for every published run in these folders or their direct subfolders.
 
-    InputError for a folder that holds none.
+    InputError for a folder without a run.
     """
     known = readers(RecordedRuns)
     for folder in folders:
@@ -185,7 +193,7 @@ def read_runs(folders: Sequence[Path]) -> "Iterator[tuple[str, Trial]]":
 
 
 def _split(argument: str) -> tuple[str | None, "Path | Sniffed"]:
-    """(the format if it is named, the source)."""
+    """(format, or None if the user gives none; the source) for an argument."""
     path = Path(argument)
     if path.exists():
         return None, path
@@ -222,7 +230,7 @@ def _unknown(source: Sniffed) -> str:
 
 
 def _is_scenario(text: str) -> bool:
-    """Whether it is TOML with tables of a scenario."""
+    """Whether the text is TOML with the tables of a scenario."""
     try:
         return {"model", "device", "allocator"} <= tomllib.loads(text).keys()
     except tomllib.TOMLDecodeError:
@@ -230,7 +238,7 @@ def _is_scenario(text: str) -> bool:
 
 
 def _inside(given: Sniffed, notes: list[str]) -> Iterator[Read]:
-    """The files of a folder that a format knows."""
+    """Read all files of a folder that have a known format."""
     folder = given.path
     unknown = []
     found = False
@@ -251,7 +259,10 @@ def _inside(given: Sniffed, notes: list[str]) -> Iterator[Read]:
 
 
 def _read(source: Sniffed, form: str) -> Read:
-    """The source by its reader. What it leaves of a ledger that is given is not noted here."""
+    """Read the source with this reader, and add notes on unread content.
+
+    If the source brings its own ledger, the caller makes these notes.
+    """
     cls = READERS.get(form)
     assert issubclass(cls, Source)
     try:

@@ -1,6 +1,6 @@
-"""Dynamo's request traces (DYN_REQUEST_TRACE=1): JSON lines in order of end, gzip or not.
+"""Dynamo's request traces (DYN_REQUEST_TRACE=1): JSON lines in order of completion, gzip or plain.
 
-A writer begins a new file from time to time: a folder stands for all of its files.
+The writer starts a new file from time to time, so a folder is read as one trace.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ _SCHEMAS = ("dynamo.request.trace.", "dynamo.agent.trace.")
 
 
 class DynamoTrace(Source):
-    """A file of records, each perhaps wrapped in an event of a log."""
+    """A file of request records; each may be wrapped in a log event."""
 
     rank = CLIENT
     what = "a Dynamo request trace"
@@ -38,7 +38,7 @@ class DynamoTrace(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the schema its records name."""
+        """Recognise the file by the schema name in its records."""
         if source.is_folder:
             return bool(_files(source.path))
         return _is_record(source.first_record())
@@ -92,7 +92,9 @@ def _record(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fields(line: Fields, ledger: SourceLedger | None) -> Fields:
-    """The record of a line; its keys are at the top of the ledger wherever it is."""
+    """The record in a line, wrapped or not; the ledger lists its keys without the
+    wrapper's path.
+    """
     record = _record(line.items)
     if record is line.items:
         return Fields(record, line.where, ledger)

@@ -1,7 +1,7 @@
-"""GuideLLM's report (`--output-path benchmarks.json`): a benchmark each load, requests in each.
+"""GuideLLM's report (`--output-path benchmarks.json`): one benchmark per load, with its requests.
 
-Requests keep their prompts in this file; they are not looked at. Older reports (before 0.4) have
-flat times, newer ones nested timings.
+The file contains the prompts, which are not read. Older reports (before 0.4) have flat times, newer
+ones nested timings.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ _MODELS = (
 
 
 class GuideLLM(Source):
-    """A report with one benchmark; of a sweep the requests of each are their own run."""
+    """A report with one benchmark. In a sweep each benchmark's requests are a run of their own."""
 
     rank = CLIENT
     what = "a GuideLLM report"
@@ -43,7 +43,7 @@ class GuideLLM(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by its benchmarks, which have requests by status."""
+        """Recognise the report by its list of benchmarks, with requests by status."""
         if not source.has_keys("benchmarks"):
             return False
         benchmarks = source.document["benchmarks"]
@@ -131,7 +131,7 @@ def _measured(metrics: Fields) -> dict[str, float]:
 
 
 def _load(benchmark: Fields, metrics: Fields) -> ClientLoad | None:
-    """The benchmark's means, where its requests were not kept."""
+    """The benchmark's mean load, if its requests were not recorded."""
     prompt, output = (
         metrics.table(metric).table("successful").number("mean")
         for metric in ("prompt_token_count", "output_token_count")

@@ -21,7 +21,7 @@ _STATS = {"mean": "mean", "median": "p50", "p90": "p90", "p95": "p95", "p99": "p
 
 
 class InferencePerf(Source):
-    """One of its JSON files."""
+    """One of inference-perf's JSON reports."""
 
     rank = CLIENT
     what = "a report of inference-perf"
@@ -30,7 +30,7 @@ class InferencePerf(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the keys of a summary, or of a request."""
+        """Recognise a report by the keys of a summary or of a request."""
         if source.has_keys("load_summary", "successes"):
             return True
         rows = source.document
@@ -39,7 +39,7 @@ class InferencePerf(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Requests, or what they were on average."""
+        """Read the requests, or their mean load."""
         if isinstance(source.document, list):
             return _requests(source.document, source)
         return _summary(source.fields())

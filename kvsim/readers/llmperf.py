@@ -1,6 +1,6 @@
-"""LLMPerf's results: a list of its requests (individual_responses), or its summary.
+"""LLMPerf's results: a list of requests (individual_responses), or a summary.
 
-Its times are in seconds; it counts tokens by its own tokenizer.
+Times are in seconds. Tokens are counted with LLMPerf's own tokenizer.
 """
 
 import re
@@ -26,7 +26,7 @@ _HARMLESS = re.compile(
 
 
 class LLMPerf(Source):
-    """One of its two files."""
+    """One of LLMPerf's two result files."""
 
     rank = CLIENT
     what = "a result of LLMPerf"
@@ -35,7 +35,7 @@ class LLMPerf(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by its keys, flat in a summary or of each request."""
+        """Recognise a summary or a request by its keys."""
         value = source.document
         first = value[0] if isinstance(value, list) and value else value
         if not isinstance(first, dict):
@@ -46,7 +46,7 @@ class LLMPerf(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The requests without their times, or the means of all."""
+        """Read the requests, which have no arrival times, or the means of all requests."""
         if isinstance(source.document, list):
             return _requests(source.document, source)
         return _summary(source.fields())
@@ -72,7 +72,7 @@ def _requests(rows: list[Any], source: Sniffed) -> Description:
 
 
 def _of_requests(rows: list[Any]) -> dict[str, float]:
-    """Means of the latencies that the requests have."""
+    """Mean latencies over the requests that have them."""
     found = {}
     for name, figure in _FIGURES.items():
         values = [row[name] for row in rows if isinstance(row, dict) and _is_time(row.get(name))]

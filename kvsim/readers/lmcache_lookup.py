@@ -1,7 +1,7 @@
-"""LMCache's lookup hashes: JSON lines, one hash for each full chunk of a prompt.
+"""LMCache's lookup hashes: JSON lines with one hash per full chunk of a prompt.
 
-They show shared prefixes and arrival times of prompts, and nothing of the answers. Output lengths
-have to come from another source, which names the same requests or lists them in the same order.
+The file shows shared prefixes and arrival times, but nothing about the answers. Output lengths must
+come from another source with the same request ids, or with the requests in the same order.
 """
 
 from kvsim.plumbing.errors import InputError
@@ -15,7 +15,7 @@ _PATTERN = "lookup_hashes_*.jsonl*"
 
 
 class LMCacheLookup(Source):
-    """One file, or the folder of all files of a run."""
+    """One file of lookups, or a folder with all files of a run."""
 
     rank = CLIENT
     what = "LMCache's lookup hashes"
@@ -23,14 +23,14 @@ class LMCacheLookup(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the keys of a lookup."""
+        """Recognise the file by the keys of a lookup."""
         if source.is_folder:
             return any(source.path.glob(_PATTERN))
         return {"chunk_hashes", "chunk_size", "seq_len"} <= source.first_record().keys()
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """A request a lookup, the first of each request."""
+        """One request per request id, from its first lookup."""
         files = sorted(source.path.glob(_PATTERN)) if source.is_folder else [source.path]
         rows: dict[str, SourceRequest] = {}
         blocks = HashedBlocks("chunks")

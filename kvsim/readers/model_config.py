@@ -1,4 +1,4 @@
-"""The config.json of a model, as a file or a block of a paste: its layers count before the
+"""A model's config.json, as a file or a pasted block. Its layers take precedence over the
 catalogue's.
 """
 
@@ -8,7 +8,7 @@ from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
 
 
 class ModelConfig(Source):
-    """The model's part of a server. Its keys are those of `kvsim.model`, which reads it whole."""
+    """The model part of a server's description. `kvsim.model` reads all of the file's keys."""
 
     rank = ASKED_FOR
     what = "a model's config.json"
@@ -16,14 +16,14 @@ class ModelConfig(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the keys that every such file has."""
+        """Recognise the file by keys that every config.json has."""
         return source.has_keys("model_type", "architectures") or source.has_keys(
             "model_type", "num_hidden_layers"
         )
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The config; of a model that kvsim does not know, why."""
+        """The config, and a note with the reason if kvsim does not support the model."""
         from kvsim.model import Model
 
         config = source.object()

@@ -1,4 +1,4 @@
-"""The format nearest to a file that no reader knows, and what the file lacks for it."""
+"""For an unrecognised file: the most similar format, and what the file lacks."""
 
 import re
 from functools import partial
@@ -8,8 +8,10 @@ from kvsim.readers.reader import Sniffed
 
 
 class Nearest(NamedTuple):
-    """what: the kind of file. signs: what such a file has, any of the first, all of the rest.
-    advice: what to do with it. is_json: whether all of it may be one JSON object.
+    """A kind of file that kvsim recognises but cannot read.
+
+    what is its name in messages. signs is a pattern found in such files. advice says what to give
+    instead. is_json: a file of this kind may be a single JSON object.
     """
 
     what: str
@@ -59,7 +61,9 @@ _HEAD = 1 << 14
 
 
 def nearest(source: Sniffed) -> str:
-    """One line: what the file looks like, and what is missing; "" where it looks like nothing."""
+    """One line: what the file looks like, and what to give instead; "" if it looks like nothing
+    known.
+    """
     head = source.text[:_HEAD]
     if isinstance(source.document, dict) and "results" not in source.document:
         keys = ", ".join(sorted(map(str, source.document))[:8])

@@ -12,7 +12,9 @@ from kvsim.readers.reader import RecordedRuns, Sniffed
 
 
 class ObservedRunFolder(RecordedRuns):
-    """The run, if it is of vLLM; a run that kvsim observed itself has the figures of no GPU."""
+    """An observed run of vLLM. A run that `kvsim observe` recorded is skipped, since its figures
+    are of no GPU.
+    """
 
     what = "an observed run"
 

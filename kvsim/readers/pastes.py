@@ -1,4 +1,4 @@
-"""A paste is several sources: a command above its log, blocks between fences, a model's config."""
+"""Split pasted text into sources: a command above its log, code blocks, a model's config."""
 
 import json
 import re
@@ -26,7 +26,7 @@ LOGS = ("vllm-log", "sglang-log", "trtllm-log", "llama-log")
 
 
 def fenced(source: Sniffed) -> list[Sniffed]:
-    """The blocks between fences of a page; none where there are no two fences."""
+    """The Markdown code blocks of a page; empty without a complete one."""
     if source.is_folder or source.document is not None or b"```" not in source.data[: 1 << 22]:
         return []
     blocks: list[list[str]] = []
@@ -45,8 +45,8 @@ def fenced(source: Sniffed) -> list[Sniffed]:
 
 
 def with_its_command(source: Sniffed) -> tuple[Sniffed, Sniffed | None]:
-    """A log without the command lines that stand in it, and these as a source of their own; None
-    where there are none.
+    """The log without command lines in it, and those command lines as a second source; None if it
+    has none.
     """
     lines = source.string().split("\n")
     taken: list[str] = []
@@ -65,7 +65,9 @@ def with_its_command(source: Sniffed) -> tuple[Sniffed, Sniffed | None]:
 
 
 def results_in(source: Sniffed) -> list[Sniffed]:
-    """Each of several results in one file: of a list, of lines, or of a report's benchmarks."""
+    """Each of several benchmark results in one file: items of a list, lines, or a report's
+    benchmarks.
+    """
     document = source.document
     if document is None and (texts := _tables(source.string())):
         if len(texts) == 1:
@@ -87,7 +89,7 @@ def results_in(source: Sniffed) -> list[Sniffed]:
 
 
 def _tables(text: str) -> list[str]:
-    """The printed tables of a text, each with the lines before it."""
+    """The printed result tables in a text, each with the lines above it."""
     parts = _TABLE_END.split(text)
     return [part for part in parts if BENCH_TITLE in part]
 

@@ -1,4 +1,4 @@
-"""The interface of a reader: detection, the kinds of content, and reading of a file."""
+"""The interface of a reader: recognise a file, say which parts it has, and read it."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,11 +28,12 @@ ENGINE_ITSELF, ASKED_FOR, CLIENT = 3, 2, 1
 
 
 class Sniffed(NamedTuple):
-    """A source as a format looks at it. path: a file or a folder. data: its bytes (b"" of a
-    folder). text: their beginning. document: the value, where all of it is one JSON text.
-    records: the values of its first lines, where those are JSON. variables: of scripts, as the user
-    named them. server: which of several that a manifest starts. ledger: of what its reader takes;
-    None: nobody asks.
+    """A source, prepared for recognition by all readers.
+
+    path is a file or a folder. data has the file's bytes (b"" for a folder), text their beginning.
+    document is the value if the file is one JSON text. records has the values of the first lines if
+    these are JSON. variables are values of shell variables from the user. server is one of several
+    that a manifest starts. ledger records what a reader uses; None: nothing is recorded.
     """
 
     path: Path
@@ -51,48 +52,50 @@ class Sniffed(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder."""
+        """Whether the source is a folder."""
         return self.path.is_dir()
 
     @property
     def may_be_log(self) -> bool:
-        """Whether it may be a log: no JSON, and no script, of which comments may look like one."""
+        """Whether the source may be a log: neither JSON nor a script, since a script's comments may
+        look like log lines.
+        """
         return self.document is None and not self.text.startswith("#!")
 
     def string(self) -> str:
-        """The whole file as text; bytes that are not UTF-8 are replaced (logs may contain
-        anything).
+        """The whole file as text; bytes that are not UTF-8 are replaced, since logs may contain any
+        bytes.
         """
         return self.data.decode("utf-8", errors="replace")
 
     def object(self) -> dict[str, Any]:
-        """The JSON object it is."""
+        """The file as a JSON object; InputError if it is not one."""
         if not isinstance(self.document, dict):
             raise InputError("not a JSON object", where=self.name)
         return self.document
 
     def fields(self) -> Fields:
-        """The file's JSON object; its keys are recorded in the ledger."""
+        """The file's JSON object as Fields, which record the keys in the ledger."""
         return Fields(self.object(), self.name, self.ledger)
 
     def holds(self, *signs: str) -> bool:
-        """Whether any of these signs is anywhere in the file."""
+        """Whether the file contains any of these texts."""
         return any(sign.encode() in self.data for sign in signs)
 
     def has_keys(self, *keys: str) -> bool:
-        """Whether it is a JSON object with these keys."""
+        """Whether the file is a JSON object with all of these keys."""
         return isinstance(self.document, dict) and set(keys) <= self.document.keys()
 
     def first_record(self) -> dict[str, Any]:
-        """The first of its lines of JSON; {} where there is none."""
+        """The first line's JSON object; {} if there is none."""
         first = self.records[0] if self.records else None
         return first if isinstance(first, dict) else {}
 
 
 class Reader(Options):
-    """A kind of file or folder that other tools write; it has no options of its own.
+    """A kind of file or folder that another tool writes. It has no options.
 
-    what: the kind of file, for messages. gives: the parts that a file of this kind may hold.
+    what describes the file in messages. gives says which parts such a file may have.
     """
 
     what: ClassVar[str]
@@ -105,12 +108,11 @@ class Reader(Options):
 
 
 class Source(Reader):
-    """A reader that describes one server, as far as the file goes.
+    """A reader of files that describe one server, completely or in part.
 
-    rank: of two sources that contradict each other the one of the higher rank counts. What the
-    engine prints about itself ranks above what was asked of the engine, and that above what a
-    client reports. harmless: names in its files, with their places, that are known to say nothing
-    of memory or time.
+    rank decides contradictions: the source of higher rank takes precedence. What the engine prints
+    about itself ranks above what its command line asks for, and that above what a client reports.
+    harmless matches entries in such files that do not affect memory or time.
     """
 
     rank: ClassVar[int]
@@ -118,30 +120,30 @@ class Source(Reader):
 
     @classmethod
     def servers(cls, source: Sniffed) -> list[StartedServer]:
-        """The servers with flags of their own that it starts, each of which `Sniffed.server` reads;
-        none where it cannot start several.
+        """The servers with different flags that a file starts; each can be read with
+        `Sniffed.server`. Empty if the file cannot start several.
         """
         return []
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The source's description; InputError where it is damaged. Secrets are not looked at."""
+        """Describe the source; InputError if the file is damaged. Secrets are not read."""
         raise NotImplementedError(cls.__name__)  # every registered source overrides this
 
 
 class RecordedRuns(Reader):
-    """A reader of folders of whole runs, in the form in which they were published."""
+    """A reader of folders with complete runs, in the form in which they were published."""
 
     gives = SERVER | STREAM | MEASURED
 
     @classmethod
     def runs(cls, folder: Path) -> "Iterator[Trial]":
-        """The folder's runs, in the order of its files; InputError names file and fault."""
+        """The runs of a folder, in order of its files; InputError gives the file and the fault."""
         raise NotImplementedError(cls.__name__)  # every registered reader of runs overrides this
 
 
 def look(path: Path) -> Sniffed:
-    """Read a source once, for all formats; InputError if it cannot be read or is too large."""
+    """Read a file or folder once, for all readers; InputError if it is unreadable or too large."""
     if path.is_dir():
         return Sniffed(path, b"", "", None, [])
     data = read_bytes(path, MOST_BYTES)
@@ -150,13 +152,13 @@ def look(path: Path) -> Sniffed:
 
 
 def sniffed(path: Path, data: bytes) -> Sniffed:
-    """Bytes as a source, that a file of this path has or a part of it."""
+    """A source made of bytes, which are a whole file or a part of one; path is for messages."""
     text = data[:HEAD_BYTES].decode("utf-8", errors="replace")
     return Sniffed(path, data, text, _document(data), _records(text))
 
 
 def first_record(path: Path) -> dict[str, Any]:
-    """The first of a file's lines of JSON; {} where there is none, or it cannot be read."""
+    """The JSON object on a file's first line; {} if there is none, or the file is unreadable."""
     try:
         return look(path).first_record() if path.is_file() else {}
     except InputError:
@@ -173,7 +175,7 @@ def _document(data: bytes) -> Any:
 
 
 def _records(text: str) -> list[Any]:
-    """The first JSON records, of whole lines alone, at most ten."""
+    """The JSON values of the first complete lines, at most ten."""
     found = []
     for line in text.split("\n")[:11][:-1] or [text]:
         if not line.strip():

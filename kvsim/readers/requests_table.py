@@ -1,9 +1,9 @@
-"""A table of measured requests (CSV, gzip or not), a row a request, seconds on one clock.
+"""A CSV table of measured requests (gzip or plain): one row per request, seconds on one clock.
 
-Columns go by name, and further ones are allowed. There is a time of sending (send_s, arrival_s or
-start_s), and lengths (prompt_tokens and output_tokens, or input_tokens). Further times are either
-after it was sent (ttft_s, e2e_s) or on the same clock (first_token_s, last_token_s). id, failed and
-session may be there.
+Columns are found by name, and further columns are allowed. Required are a send time (send_s,
+arrival_s or start_s) and lengths (prompt_tokens and output_tokens, or input_tokens). Latencies are
+optional: either relative to the send time (ttft_s, e2e_s) or on the same clock (first_token_s,
+last_token_s). The columns id, failed and session are optional too.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _AFTER, _CLOCK = ("ttft_s", "e2e_s"), ("first_token_s", "last_token_s")
 
 
 class RequestsTable(Source):
-    """A table written by a user's own client; requests.csv of an observed run is one."""
+    """A table written by a user's own client, or requests.csv of an observed run."""
 
     rank = CLIENT
     what = "a table of measured requests"
@@ -31,7 +31,7 @@ class RequestsTable(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by its columns: send times, lengths and latencies."""
+        """Recognise the table by its columns: send times, lengths and latencies."""
         names = set(header_of(source.text.split("\n", 1)[0]))
         return all(names & set(some) for some in (_SENT, _PROMPT, _OUTPUT)) and any(
             set(pair) <= names for pair in (_AFTER, _CLOCK)

@@ -1,4 +1,6 @@
-"""timeseries.csv of an observed run: an engine's gauges, a row a tick, in the run's own seconds."""
+"""timeseries.csv of an observed run: an engine's gauges, one row per tick, in seconds
+of the run.
+"""
 
 from kvsim.observed.rows import Tick
 from kvsim.plumbing.errors import InputError
@@ -9,7 +11,7 @@ from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, Sniffed, Source
 
 
 class TicksTable(Source):
-    """The clock is that of the requests.csv in the same folder."""
+    """timeseries.csv. Its clock is that of requests.csv in the same folder."""
 
     rank = ENGINE_ITSELF
     what = "gauges of an observed run"
@@ -17,7 +19,7 @@ class TicksTable(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by its columns."""
+        """Recognise the table by its columns."""
         head = source.text.split("\n", 1)[0]
         return has_columns(head, ("t", "running")) or has_columns(head, ("t", "kv_cache_pct"))
 

@@ -1,4 +1,4 @@
-"""Any trace that kvsim reads (`kvsim traces formats`): Mooncake's, Azure's, an agent's sessions."""
+"""Any trace format that workloads read (`kvsim traces formats`), such as Mooncake's or Azure's."""
 
 import re
 
@@ -25,11 +25,11 @@ USUAL_SIZES = (16, 32, 64, 128, 256, 512, 1024)
 
 
 class RecordedTrace(Source):
-    """Arrivals of a recorded trace.
+    """Requests of a recorded trace, with their arrival times.
 
-    Where ids do not fit the format's usual block size, the usual sizes are tried.
-
-    Followers (a delay after an answer) have no time of their own and lose their delay here.
+    If hash ids do not fit the format's usual block size, other common sizes are tried. A request
+    that follows an answer after a delay has no arrival time of its own, and its delay is not
+    imported.
     """
 
     rank = CLIENT
@@ -38,7 +38,7 @@ class RecordedTrace(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the trace formats' own signs."""
+        """Recognise the file as one of the trace formats does."""
         lines = source.text.splitlines()
         return bool(lines) and any(TRACE_FORMATS.get(name).sniff(lines) for name in TRACE_FORMATS)
 
@@ -69,7 +69,9 @@ class RecordedTrace(Source):
 
 
 def _look(source: Sniffed, form: str) -> None:
-    """Tell the ledger the keys or columns of the first rows, and which the format has."""
+    """Record in the ledger the keys or columns of the first rows, and which of these the format
+    reads.
+    """
     ledger, lines = source.ledger, source.text.splitlines()[:LOOK_AT]
     if ledger is None or not lines:
         return
@@ -89,7 +91,9 @@ def _look(source: Sniffed, form: str) -> None:
 
 
 def _block_size(source: Sniffed) -> tuple[int | None, str | None]:
-    """(the ids' block size if it is not the format's, what was assumed)."""
+    """(block size of the hash ids, note) if it differs from the format's default, else (None,
+    None).
+    """
     text = read_text(source.path)
     cls = TRACE_FORMATS.get(detect(text))
     if not issubclass(cls, HashedFormat):

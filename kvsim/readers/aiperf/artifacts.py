@@ -36,7 +36,7 @@ _MS = {"s": 1000.0, "us": 1e-3, "ns": 1e-6}  # a unit in milliseconds
 
 
 class AIPerfArtifacts(Source):
-    """A folder or one of its files."""
+    """AIPerf's artifact folder, or one of its files."""
 
     rank = CLIENT
     what = "an AIPerf folder, or a file of it"
@@ -45,7 +45,7 @@ class AIPerfArtifacts(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the names of its files, or by the keys of one."""
+        """Recognise a folder by the names of its files, or a file by its keys."""
         if source.is_folder:
             return any((source.path / name).is_file() for name in (RECORDS, SUMMARY))
         first = source.first_record()
@@ -55,7 +55,7 @@ class AIPerfArtifacts(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Read the files that exist."""
+        """Read those of the folder's files that exist."""
         if source.is_folder:
             folder = source.path
             present = {name: folder / name for name in (RECORDS, SUMMARY, SERIES, EXPORT)}
@@ -98,7 +98,7 @@ def _described(present: dict[str, Path], ledger: SourceLedger | None) -> Descrip
 
 
 def _requests(path: Path, ledger: SourceLedger | None, notes: list[str]) -> Requests | None:
-    """The requests of the profiling phase that were answered, as they were sent."""
+    """The answered requests of the profiling phase, in the order in which they were sent."""
     rows: list[SourceRequest] = []
     warmups, failed = 0, 0
     for record in numbered(read_bytes(path, MOST_BYTES), path.name, ledger, "record"):

@@ -14,7 +14,9 @@ _THROUGHPUTS = {"prompt_tokens": "prompt", "generation_tokens": "generation"}
 
 
 def settings_of_series(rows: list[Fields]) -> dict[str, Any]:
-    """The engine's settings in the samples' labels, up to the first scrape with its pool."""
+    """The engine's settings in the samples' labels; reading stops at the first scrape that has the
+    pool.
+    """
     found: dict[str, Any] = {}
     for row in rows:
         metrics = row.table("metrics")
@@ -26,7 +28,7 @@ def settings_of_series(rows: list[Fields]) -> dict[str, Any]:
 
 
 def settings_of_export(export: Fields) -> dict[str, Any]:
-    """The same of the summed-up export."""
+    """The engine's settings in the labels of the aggregated export (server_metrics_export.json)."""
     found: dict[str, Any] = {}
     metrics = export.table("metrics")
     labelled = (
@@ -37,14 +39,14 @@ def settings_of_export(export: Fields) -> dict[str, Any]:
 
 
 def _labels(name: str, sample: Any) -> Metric:
-    """A metric without its value."""
+    """A Metric with a sample's labels, and without a value."""
     labels = sample.get("labels") if isinstance(sample, dict) else None
     table = labels if isinstance(labels, dict) else {}
     return Metric(name, {str(key): str(value) for key, value in table.items()}, nan)
 
 
 def gauges_of_series(rows: list[Fields], notes: list[str]) -> GaugeSeries | None:
-    """The gauges over time: of the first endpoint, and summed over its engines."""
+    """The gauges over time of the first endpoint, summed over its engines."""
     endpoint = rows[0].get("endpoint_url") if rows else None
     own = [row for row in rows if row.get("endpoint_url") == endpoint]
     if len(own) < len(rows):
@@ -54,7 +56,7 @@ def gauges_of_series(rows: list[Fields], notes: list[str]) -> GaugeSeries | None
 
 
 def _samples(rows: list[Fields]) -> Iterator[GaugeSample]:
-    """A sample a scrape that has gauges, in order of time."""
+    """One sample per scrape that has gauges, in order of time."""
     newest: int | None = None
     before = (0, dict[str, float]())
     for row in rows:
@@ -80,7 +82,9 @@ def _samples(rows: list[Fields]) -> Iterator[GaugeSample]:
 
 
 def gauges_of_export(export: Fields, notes: list[str]) -> GaugeSeries | None:
-    """The gauges of the summed-up export: means over its slices of time, at the end of each."""
+    """The gauges of the aggregated export: the mean over each time slice, with the slice's end as
+    its time.
+    """
     slices: dict[int, dict[str, float]] = {}
     metrics = export.table("metrics")
     for name, gauge in GAUGES.items():
@@ -109,7 +113,7 @@ def _sample(time_ns: int, gauges: dict[str, float], rates: dict[str, float]) -> 
 
 
 def _engines(metrics: Fields) -> int:
-    """The number of engines that report their share of the pool."""
+    """The number of engines (data-parallel ranks) that report KV usage."""
     names = (PREFIX + name for name, gauge in GAUGES.items() if gauge == "usage")
     return max(len(metrics.rows(next(name for name in names if name in metrics.items))), 1)
 
@@ -127,7 +131,9 @@ def _totals(metrics: Fields) -> dict[str, float]:
 def _rates(
     before: tuple[int, dict[str, float]], time_ns: int, totals: dict[str, float]
 ) -> dict[str, float]:
-    """Tokens a second since the previous scrape; none where a counter was reset."""
+    """Tokens per second since the previous scrape; left out for a counter that was reset in
+    between.
+    """
     seconds = (time_ns - before[0]) / NS_PER_S
     return {
         name: (total - before[1][name]) / seconds

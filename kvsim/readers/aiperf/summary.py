@@ -1,4 +1,4 @@
-"""AIPerf's summary (profile_export_aiperf.json): what was asked of it, and what it measured."""
+"""AIPerf's summary (profile_export_aiperf.json): the benchmark's options and its measurements."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _STATS = {"avg": "mean", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
 
 
 def asked(summary: Fields) -> dict[str, Any]:
-    """The model that it asked for."""
+    """The model that the benchmark requested."""
     config = summary.table("input_config")
     names: list[Any] = []
     if isinstance(config.get("models"), dict):  # since 0.10
@@ -29,7 +29,7 @@ def asked(summary: Fields) -> dict[str, Any]:
 
 
 def figures(summary: Fields) -> dict[str, float]:
-    """The summary's latencies, in seconds."""
+    """Latency statistics of the summary, in seconds."""
     found: dict[str, float] = {}
     for metric, figure in _METRICS.items():
         found |= statistics(summary.table(metric), figure, _STATS, seconds_of_ms)

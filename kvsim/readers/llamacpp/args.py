@@ -1,4 +1,4 @@
-"""llama-server's flags, by its names, as settings."""
+"""Convert llama-server's flags to settings."""
 
 import re
 from collections.abc import Callable
@@ -15,13 +15,13 @@ _TYPES = {"f16": "fp16", "f32": "fp32", "bf16": "bf16"}
 
 
 def model_name(value: str) -> str:
-    """The model of a GGUF file or repository, without its quantization."""
+    """The model's name from that of a GGUF file or repository, without the quantization suffix."""
     name = re.sub(r"-GGUF$", "", value.partition(":")[0] or value, flags=re.IGNORECASE)
     return _QUANT.sub("", _FILE.sub("", name))
 
 
 def cache_type(value: str) -> str:
-    """The cache dtype of K or V, by kvsim's name; ValueError for a type that llama.cpp lacks."""
+    """The name in kvsim of a K or V cache type; ValueError for a type that llama.cpp lacks."""
     name = _TYPES.get(value.lower(), value.lower())
     if name not in FORMATS:
         raise ValueError(value)
@@ -29,7 +29,7 @@ def cache_type(value: str) -> str:
 
 
 def _count(value: str) -> int | None:
-    """A count; None where 0 or less leaves it to the model."""
+    """A positive count; None for 0 or less, which means the model's own value."""
     return int(value) if int(value) > 0 else None
 
 
@@ -80,7 +80,7 @@ SHORT = {
 
 
 def take(pairs: dict[str, Any], where: str) -> dict[str, Any]:
-    """The settings that `pairs` are; InputError names a value that is none."""
+    """Convert flags to settings; InputError for an invalid value."""
     found: dict[str, Any] = {}
     for name, value in pairs.items():
         setting, read = KNOWN[name]
@@ -94,7 +94,7 @@ def take(pairs: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def left_out_notes(pairs: dict[str, Any]) -> list[str]:
-    """Notes on what is asked for and not simulated."""
+    """Notes on flags that ask for features that are not simulated."""
     notes = []
     keys, values = (pairs.get(f"cache_type_{part}", "f16") for part in "kv")
     if keys != values:

@@ -31,7 +31,7 @@ class LlamaCommand(CommandSource):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The flags of the first such command."""
+        """Read the flags of the first llama-server command in the text."""
         asked = cls.asked(source)
         found = {"engine": "llama.cpp", **take(asked.known, source.name)}
         found.setdefault("kv_unified", "n_parallel" not in found)

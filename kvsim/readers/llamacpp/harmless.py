@@ -1,4 +1,4 @@
-"""Lines of llama-server's log that are known to say nothing which a scenario has."""
+"""Patterns of llama-server log lines that contain nothing relevant to a scenario."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""llama-server's log, also as Ollama keeps it: the context, the caches, the slots, the requests."""
+"""The log of llama-server, also inside Ollama's log: context, KV caches, slots, requests."""
 
 import re
 from typing import Any
@@ -60,7 +60,7 @@ _READ = (
 
 
 class _Task:
-    """A request of the log, as far as its lines went by."""
+    """A request, collected from its log lines."""
 
     def __init__(self, started_ns: int | None, prompt_tokens: int) -> None:
         self.started_ns = started_ns
@@ -85,7 +85,7 @@ class _Task:
 
 
 class LlamaLog(Source):
-    """Settings as the server made them of its flags, and the requests that it answered."""
+    """Settings as the server derived them from its flags, and the requests that it answered."""
 
     rank = ENGINE_ITSELF
     what = "llama-server's log"
@@ -104,7 +104,7 @@ class LlamaLog(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The last model that it loaded, and all requests."""
+        """Settings of the last model that was loaded, and all requests."""
         found: dict[str, Any] = {"engine": "llama.cpp"}
         cached = weights = 0.0
         for line in source.string().splitlines():
@@ -137,7 +137,7 @@ class LlamaLog(Source):
 
 
 def _context(found: dict[str, Any], name: str, value: str) -> None:
-    """A line on the context."""
+    """Read a log line on the context length and slots into `found`."""
     if name == "kv_unified":
         found[name] = value == "true"
     elif value.isdecimal() and int(value):
@@ -145,7 +145,7 @@ def _context(found: dict[str, Any], name: str, value: str) -> None:
 
 
 def _about(found: dict[str, Any], line: str) -> None:
-    """A line on the model, the device, or the host prompt cache."""
+    """Read a log line on the model, the device, or the host prompt cache into `found`."""
     if (file := _FILE.search(line)) and "model" not in found:
         found["model"] = model_name(file[1])
     elif name := _NAME.search(line):

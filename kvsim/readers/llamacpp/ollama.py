@@ -1,4 +1,6 @@
-"""Ollama's environment: exports, a unit of systemd, a manifest, or the line of its own log."""
+"""Ollama's environment variables: in shell exports, a systemd unit, a manifest, or a line of
+Ollama's log.
+"""
 
 import re
 from typing import Any
@@ -30,7 +32,7 @@ class OllamaEnvironment(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by its variables, unless its llama-server's log is there too."""
+        """Recognise the text by these variables, unless it also has llama-server's log."""
         return (
             source.document is None
             and not source.holds("llama_context:")
@@ -39,7 +41,9 @@ class OllamaEnvironment(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Ollama's settings for llama-server: a buffer of the context for each parallel request."""
+        """The settings that Ollama gives to llama-server: one context buffer per
+        parallel request.
+        """
         whole = "\n".join(
             line for line in source.string().splitlines() if not line.lstrip().startswith("#")
         )

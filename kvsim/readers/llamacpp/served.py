@@ -1,4 +1,4 @@
-"""llama-server's own answers: /props, /slots and /metrics."""
+"""llama-server's answers to /props, /slots and /metrics."""
 
 import re
 from typing import Any
@@ -31,7 +31,7 @@ _HARMLESS = re.compile(
 
 
 def _slots_of(source: Sniffed) -> list[Any]:
-    """The slots, where the source is an answer of /slots."""
+    """The list of slots, if the source is an answer of /slots; else empty."""
     slots = source.document
     if not isinstance(slots, list) or not slots:
         return []
@@ -42,7 +42,9 @@ def _slots_of(source: Sniffed) -> list[Any]:
 
 
 class LlamaAnswer(Source):
-    """/props or /slots. Of a shared buffer each slot reports the whole of it."""
+    """An answer of /props or /slots. If slots share a buffer, each slot reports the
+    whole buffer.
+    """
 
     rank = ENGINE_ITSELF
     what = "llama-server's /props or /slots"
@@ -56,7 +58,7 @@ class LlamaAnswer(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Slots, the context of each, and the model."""
+        """Read the number of slots, the context length of each, and the model."""
         found: dict[str, Any] = {"engine": "llama.cpp"}
         if slots := _slots_of(source):
             found["n_parallel"], found["n_ctx_seq"] = len(slots), slots[0]["n_ctx"]
@@ -79,7 +81,7 @@ class LlamaAnswer(Source):
 
 
 class LlamaMetrics(Source):
-    """/metrics, with totals since the start."""
+    """An answer of /metrics, with totals since the server started."""
 
     rank = ENGINE_ITSELF
     what = "a scrape of llama-server's /metrics"
@@ -87,14 +89,14 @@ class LlamaMetrics(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the names of its metrics."""
+        """Recognise the answer by the names of its metrics."""
         return source.document is None and source.text.lstrip().startswith(
             ("# HELP llamacpp:", "# TYPE llamacpp:", "llamacpp:")
         )
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Totals, rates, and the mean number of busy slots."""
+        """Read totals, rates, and the mean number of busy slots."""
         measured = {}
         for name, _, value in metrics(source.string(), source.name, source.ledger):
             known = _MEASURED.get(name.removeprefix("llamacpp:"))

@@ -1,1 +1,1 @@
-"""Values out of text and JSON that others wrote: typed, bounded, every fault one line."""
+"""Parse values from text and JSON of other tools: typed and bounded, with one-line errors."""

@@ -1,6 +1,6 @@
-"""Hashes of blocks as small numbers, in the order in which they are first met.
+"""Convert block hashes to small integers, in order of first appearance.
 
-A prompt's new blocks then have consecutive ids, which a stream keeps as one run.
+The new blocks of a prompt then have consecutive ids, which a stream stores as one run.
 """
 
 from collections.abc import Iterable
@@ -11,8 +11,10 @@ from kvsim.workload.traces.record import HashIds
 
 
 class HashedBlocks:
-    """The hashed blocks of a file. A hash depends on all tokens before its block's end, so that
-    equal hashes are equal beginnings. called: what the file calls its blocks.
+    """The hashed blocks of a file. A block's hash covers all tokens up to its end, so equal hashes
+    mean equal prefixes.
+
+    called is what the file calls its blocks, for messages.
     """
 
     def __init__(self, called: str = "blocks") -> None:
@@ -21,7 +23,7 @@ class HashedBlocks:
         self._sizes: set[int] = set()
 
     def ids(self, hashes: Iterable[Any], block_tokens: int, where: str) -> HashIds:
-        """The ids of a prompt's blocks; InputError for what cannot be a hash."""
+        """The integer ids of a prompt's blocks; InputError for a value that cannot be a hash."""
         self._sizes.add(block_tokens)
         found = []
         for value in hashes:
@@ -31,7 +33,7 @@ class HashedBlocks:
         return tuple(found)
 
     def tokens(self, where: str) -> int | None:
-        """Tokens of a block, None where nothing was hashed; InputError for several sizes."""
+        """Tokens per block; None if no prompt was hashed. InputError if block sizes differ."""
         if len(self._sizes) > 1:
             what = f"{self._called} of several sizes"
             raise InputError(what, where=where, value=sorted(self._sizes))

@@ -1,6 +1,4 @@
-"""Properties of a client, inferred from lengths and times of its requests: prompts sent again, a
-closed loop.
-"""
+"""Infer a client's behaviour from its requests: repeated prompts, and a closed loop."""
 
 import heapq
 from collections import Counter
@@ -23,9 +21,9 @@ BLOCK_TOKENS = 16  # of the prompts distinguished by their place in a period
 
 
 class Period(NamedTuple):
-    """Prompt lengths that repeat.
+    """Prompt lengths that repeat after a number of requests.
 
-    requests: the period, in requests. share: of the lengths that do.
+    requests is that number. share is the fraction of lengths equal to the one a period earlier.
     """
 
     requests: int
@@ -36,8 +34,9 @@ class Period(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The most requests that a client had in flight. share: of the requests that could be, how many
-    were sent at that limit.
+    """A client's limit of concurrent requests.
+
+    share is the fraction of requests sent when the limit was reached, among those that could be.
     """
 
     requests: int
@@ -45,8 +44,10 @@ class Limit(NamedTuple):
 
 
 def period_of(lengths: Sequence[int]) -> Period | None:
-    """The shortest period of these prompt lengths, in the order in which they were sent; None where
-    they have none, or where so few lengths differ that any order would look like one.
+    """The shortest period of these prompt lengths, in the order in which they were sent.
+
+    None if there is no period, or if there are so few different lengths that any order would seem
+    periodic.
     """
     number = len(lengths)
     if not number or sum((count / number) ** 2 for count in Counter(lengths).values()) > _CHANCE:
@@ -62,8 +63,8 @@ def period_of(lengths: Sequence[int]) -> Period | None:
 
 
 def repeated(requests: Requests, period: int) -> Requests:
-    """The requests with prompt contents by place in the period: equal places and lengths get equal
-    tokens.
+    """The requests with prompt content added: two at the same position within the period, with
+    equal lengths, have equal tokens.
     """
     first_ids: dict[tuple[int, int], int] = {}
     free = 0
@@ -82,8 +83,9 @@ def repeated(requests: Requests, period: int) -> Requests:
 
 
 def limit_of(rows: Sequence[SourceRequest]) -> Limit | None:
-    """The most requests that their client had in flight, where it waited for answers at that limit;
-    None where that is not seen, or times are missing.
+    """The client's limit of concurrent requests, if it often waited for an answer at that limit.
+
+    None if it did not, or if times are missing.
     """
     ends: list[int] = []
     in_flight: list[int] = []  # with each request, as it is sent

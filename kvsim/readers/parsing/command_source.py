@@ -1,4 +1,4 @@
-"""A source that is a server's command line: the same sniffing for each program."""
+"""Base of sources that contain a server's command line, with common recognition."""
 
 from typing import ClassVar
 
@@ -10,7 +10,9 @@ from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
 
 
 class CommandSource(Source):
-    """program: the command. quoting: words of logs that quote the command without being one."""
+    """A source with a command line. program is the server's program. quoting has words of logs that
+    only quote the command.
+    """
 
     rank = ASKED_FOR
     gives = SERVER
@@ -19,8 +21,8 @@ class CommandSource(Source):
 
     @classmethod
     def asked(cls, source: Sniffed) -> Arguments:
-        """The arguments of the server's command. Flags and variables of the text that it lacks
-        remain in the ledger.
+        """Parse the arguments of the server's command. Flags and variables elsewhere in the text
+        stay in the ledger as unread.
         """
         text = source.string()
         found = cls.program.arguments(text, source.name, source.variables, source.server)
@@ -29,12 +31,12 @@ class CommandSource(Source):
 
     @classmethod
     def servers(cls, source: Sniffed) -> list[StartedServer]:
-        """The servers with flags of their own that a manifest starts; none of any other source."""
+        """The servers that a manifest starts with different flags; empty for other sources."""
         return cls.program.servers(source.string(), source.name, source.variables)
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the command, unless a log quotes it."""
+        """Recognise the text by the command, unless a log quotes it."""
         return (
             source.document is None
             and not (cls.quoting and source.holds(*cls.quoting))
@@ -43,7 +45,9 @@ class CommandSource(Source):
 
 
 def record(source: Sniffed, found: Arguments) -> None:
-    """Record the flags and the variables of a text, and which of them these arguments have."""
+    """Record in the ledger all flags and variables of a text, and which of them these arguments
+    use.
+    """
     if (ledger := source.ledger) is None:
         return
     text = source.string()

@@ -1,7 +1,8 @@
-"""A server's command line: in a shell script, in a manifest of Kubernetes or compose, or by itself.
+"""Find and parse a server's command line: in a shell script, a Kubernetes or compose manifest, or
+by itself.
 
-Only arguments that a reader knows are read. Of the others the names are reported, and the values,
-which may be keys and tokens, are ignored.
+Only arguments that a reader knows are parsed. Other arguments are reported by name; their values,
+which may be API keys, are ignored.
 """
 
 import json
@@ -55,13 +56,13 @@ _FLAG_BELOW = re.compile(r"(?<![\\\s;|&])[ \t]{0,8}\n(?=[ \t]{1,80}--?[A-Za-z])"
 
 
 class Program(NamedTuple):
-    """A server's program.
+    """A server program, and how its command line looks.
 
-    serves: the command, up to where its arguments begin. image: its container's image, the version
-    in a group. known: names of the arguments that are read; short: other spellings of them.
-    switches: those without a value. bare: unread names without a value, which the model may follow.
-    lists: names with numbers that may be several words. abbreviates: the start of a name stands for
-    it, where no other begins so (Python's argparse).
+    serves matches the command up to its arguments. image matches the container image, with the
+    version as a group. known are the names of parsed arguments, short maps other spellings to
+    these. switches are arguments without a value. bare matches unparsed arguments without a value,
+    after which the model may follow. lists are arguments that take several numbers. abbreviates: a
+    unique prefix of a name is accepted, as in Python's argparse.
     """
 
     serves: re.Pattern[str]
@@ -74,7 +75,7 @@ class Program(NamedTuple):
     abbreviates: bool = False
 
     def stands_in(self, text: str) -> bool:
-        """Whether the text, which is no log, has such a command."""
+        """Whether the text contains such a command and is not a log."""
         text = text.replace("\r\n", "\n")
         if self._is_manifest(text):
             return True
@@ -90,8 +91,10 @@ class Program(NamedTuple):
         given: Mapping[str, str] | None = None,
         server: StartedServer | None = None,
     ) -> "Arguments":
-        """The arguments of the first such command; InputError names a flag that cannot be read.
-        given: values of variables that the user names. server: which of those of a manifest.
+        """Parse the arguments of the first such command; InputError for a flag without its value,
+        or for several different servers.
+
+        given has values of shell variables. server chooses one of several servers in a manifest.
         """
         text = text.replace("\r\n", "\n")
         if self._is_manifest(text):
@@ -108,7 +111,7 @@ class Program(NamedTuple):
         )
 
     def servers(self, text: str, where: str, given: Mapping[str, str]) -> list[StartedServer]:
-        """The servers with flags of their own that a manifest starts; none of any other text."""
+        """The servers that a manifest starts with different flags; empty for any other text."""
         text = text.replace("\r\n", "\n")
         try:
             found = self._in_manifest(text, where, given) if self._is_manifest(text) else []
@@ -117,11 +120,13 @@ class Program(NamedTuple):
         return [StartedServer(at, each.role, each.replicas) for at, each in enumerate(found)]
 
     def of_words(self, words: Sequence[str], where: str) -> "Arguments":
-        """The arguments that these words are."""
+        """Parse a command's words into arguments."""
         return _arguments(list(words), where, self)
 
     def full(self, name: str) -> str:
-        """The name that these words are the start of; themselves where they are of none."""
+        """The only known name that begins with `name`; `name` itself if there is none
+        or several.
+        """
         if not self.abbreviates or name in self.known or "_" not in name:
             return name
         begun = [each for each in self.known if each.startswith(name)]
@@ -133,7 +138,7 @@ class Program(NamedTuple):
         return self.serves.search(line) or self.image.search(line)
 
     def _is_manifest(self, text: str) -> bool:
-        """Whether it lists the words of the command, or has it as a text."""
+        """Whether the text is YAML that contains the command, as a list of words or as one text."""
         if not _MANIFEST.search(text):
             return (
                 not text.startswith("#!")
@@ -162,8 +167,10 @@ class Program(NamedTuple):
         return first
 
     def _joined(self, text: str) -> str:
-        """The text with its command as one. Pastes have comments after a backslash, or flags on
-        lines of their own without one.
+        """The text with the command joined into one logical line.
+
+        Pasted commands may have comments after a backslash, or flags on separate lines without
+        backslashes.
         """
         text = _COMMENT_BELOW.sub("\\\\\n", text)
         match = self.serves.search(text)
@@ -174,8 +181,8 @@ class Program(NamedTuple):
     def _of_one_line(
         self, text: str, where: str, given: Mapping[str, str], fault: InputError | None
     ) -> "list[_Command]":
-        """The commands of a text that is no script as a whole: the line with the command, and its
-        continuation lines.
+        """The commands in the line that has the server's command, with its continuation lines; used
+        if the whole text is not a valid script.
         """
         lines = text.splitlines()
         start = next(at for at, line in enumerate(lines) if self._starts(line))
@@ -199,7 +206,7 @@ class Program(NamedTuple):
     def _commands(
         self, text: str, given: Mapping[str, str], depth: int = 0
     ) -> "Iterator[_Command]":
-        """Every command of the script that starts this server."""
+        """All commands in a script that start this server."""
         script = shell.read_script(text, given)
         for command in script.commands:
             if _only_tells(command.words):
@@ -217,7 +224,7 @@ class Program(NamedTuple):
     def _nested(
         self, words: Sequence[str], given: Mapping[str, str], depth: int
     ) -> "Iterator[_Command]":
-        """Commands in words that are scripts themselves."""
+        """Commands inside words that are scripts themselves, as in `bash -c "..."`."""
         if depth >= _NESTED or _only_tells(words):
             return
         runs_text = any(_SHELLS.fullmatch(word) for word in words)
@@ -228,11 +235,13 @@ class Program(NamedTuple):
                         yield each
 
     def _is_nested(self, word: str) -> bool:
-        """Whether a word is a script that may start the server."""
+        """Whether a word is itself a script that may start the server."""
         return (" " in word or "\n" in word) and self.serves.search(word) is not None
 
     def _behind(self, words: Sequence[str]) -> tuple[list[str], str | None] | None:
-        """The words after the server's own, and the version that an image among them names."""
+        """The words after the server's command, and the version of its container image; None if the
+        command is not there.
+        """
         shown_words = [named(word) for word in words]
         joined = " ".join(shown_words)
         ends = list(accumulate((len(word) + 1 for word in shown_words), initial=0))
@@ -272,7 +281,7 @@ class Program(NamedTuple):
         return found[server.at if server else 0]
 
     def _in_manifest(self, text: str, where: str, given: Mapping[str, str]) -> "list[_Command]":
-        """The commands of containers that start this server, of equal ones the first."""
+        """The commands in a manifest that start this server, one for each set of settings."""
         found: list[_Command] = []
         documents = manifests.documents(text, where, given)
         for container in manifests.containers(documents, given):
@@ -288,7 +297,7 @@ class Program(NamedTuple):
         return self._different([each for each in found if not _follows(each.words)] or found, where)
 
     def _different(self, found: "Sequence[_Command]", where: str) -> "list[_Command]":
-        """The commands with different settings, the first of equal ones with a remark."""
+        """One command for each set of settings; a remark says how many servers share it."""
         equal: dict[tuple[str, str | None], list[_Command]] = {}
         for each in found:
             try:
@@ -305,7 +314,7 @@ class Program(NamedTuple):
     def _of_container(
         self, container: manifests.Container, given: Mapping[str, str]
     ) -> "_Command | None":
-        """The command of a container that starts this server."""
+        """The command with which a container starts this server; None if it starts none."""
         known = {k: v for k, v in container.environment.items() if v is not None} | dict(given)
         nested = list(self._nested(container.words, known, 0))
         version = image[1] if (image := self.image.search(container.image)) else None
@@ -326,20 +335,22 @@ class Program(NamedTuple):
 
 
 def _follows(words: Sequence[str]) -> bool:
-    """Whether a command is of a further node of one server: it has the first node's settings."""
+    """Whether a command is for a further node of a multi-node server; it has the first node's
+    settings.
+    """
     joined = " ".join(words)
     return "--headless" in words or re.search(r"--node[-_]rank[ =](?!0\b)", joined) is not None
 
 
 def _only_tells(words: Sequence[str]) -> bool:
-    """Whether no word of a command is a command."""
+    """Whether a command only prints or inspects, and starts nothing."""
     if len(words) > 1 and words[0] in _CONTAINERS and words[1] in _NO_RUN:
         return True
     return bool(words) and _ONLY_TELL.fullmatch(words[0]) is not None
 
 
 def _remarks(script: shell.ShellScript, used: Collection[str]) -> list[str]:
-    """Remarks on values that a run of the script may have otherwise."""
+    """Sentences on variables that may have another value in a run of the script."""
     return [
         f"${name} = {value}: {why}"
         for name, (why, value) in sorted(script.assumed.items())
@@ -352,11 +363,11 @@ def _remarks(script: shell.ShellScript, used: Collection[str]) -> list[str]:
 
 
 class _Command(NamedTuple):
-    """A command that starts a server: the words after its name, the version of its image, and the
-    names of variables in its environment.
+    """A command that starts a server.
 
-    Also remarks on assumed values, the variables that its words were made of, and what the
-    manifest says around it.
+    words follow the server's command. version is the container image's. environment has the names
+    of environment variables. remarks are sentences on assumed values. used has the variables that
+    the words contain. role and replicas come from the manifest.
     """
 
     words: tuple[str, ...]
@@ -369,14 +380,14 @@ class _Command(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """known: arguments by name.
+    """The parsed arguments of a command.
 
-    unread: names of the flags that are not read. flagged: values of `--config`, which name files
-    with more arguments. missing: arguments with a variable as value that has none here, with that
-    variable; those of words that may be flags are under "". version: of the container's image.
-    names: of the arguments that are read. environment: names of variables that the server is
-    started with. remarks: on values that were taken. flags: of the command, as they are written.
-    used: variables that its words were made of.
+    known has values by name. unread has the names of flags that are not parsed. flagged has values
+    of `--config`, which are files with further arguments. missing maps an argument to the shell
+    variable that has no value; under "" is a variable in a word that may be a flag. version is the
+    container image's. names are those of all arguments that can be parsed. environment has names of
+    environment variables. remarks are sentences on assumed values. flags are the command's flags as
+    written. used has the variables that the words contain.
     """
 
     known: dict[str, Any]
@@ -391,12 +402,12 @@ class Arguments(NamedTuple):
     used: Collection[str] = ()
 
     def notes(self) -> list[str]:
-        """Notes on what is not read."""
+        """Sentences on flags and variables that are not read, and on assumed values."""
         asked = [*self.unread, *(f"--config {each}" for each in self.flagged)]
         return [*unread_notes(asked, self.names), *self.environment_notes(), *self.remarks]
 
     def environment_notes(self) -> list[str]:
-        """A note on the engine's own variables."""
+        """A note that lists the engine's own environment variables, which are not read."""
         named = [
             name for name in self.environment if OF_ENGINES.match(name) and not SECRET.search(name)
         ]
@@ -406,7 +417,7 @@ class Arguments(NamedTuple):
 
 
 def number_or_text(text: str) -> Any:
-    """Parse the word as JSON, else return the text."""
+    """Parse a word as JSON; if that fails, return it as text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -471,7 +482,7 @@ def _arguments(words: list[str], where: str, program: Program) -> Arguments:
 
 
 def _put(found: Arguments, name: str, value: str) -> None:
-    """The value of an argument, or the variable that it is."""
+    """Store an argument's value, or the shell variable in it that has no value."""
     lost = missing_in(value)
     if lost:
         found.missing[name] = lost[0]

@@ -1,4 +1,4 @@
-"""Values out of a JSON object of unknown make: typed, bounded, every fault one line."""
+"""Typed and bounded values from a JSON object of another tool, with one-line errors."""
 
 import math
 import re
@@ -17,10 +17,10 @@ _WHOLE = re.compile("-?[0-9]{1,20}")
 
 
 class Fields:
-    """A JSON object and its place, which messages name.
+    """A JSON object and its place, for error messages.
 
-    null counts as an empty object, and a key with the value null as missing. ledger: of the source,
-    which records the keys that exist and those that are asked for; path: of the object in it.
+    null counts as an empty object, and a key with the value null as missing. ledger records the
+    keys that exist and the keys that were read; path is the object's path in it.
     """
 
     def __init__(
@@ -40,39 +40,39 @@ class Fields:
         return self.items.get(key)
 
     def all(self) -> dict[str, Any]:
-        """Every key with its value, all of them taken."""
+        """All keys with their values; all are recorded as read."""
         for key in self.items:
             self._at(key)
         return self.items
 
     def inner(self, key: str) -> str:
-        """The path of the value of a key."""
+        """The ledger path of the value of `key`."""
         return f"{self.path}.{key}" if self.path else key
 
     def place(self, key: str) -> str:
-        """The place of a key's value."""
+        """The place of the value of `key`, for error messages."""
         return f"{self.where}: {key}"
 
     def get(self, key: str, otherwise: Any = None) -> Any:
-        """The value as it is."""
+        """The value of `key` without a check of its type; `otherwise` if it is missing."""
         value = self._at(key)
         return value if key in self.items else otherwise
 
     def table(self, key: str) -> "Fields":
-        """An object; an empty one for null."""
+        """The value of `key` as an object; an empty one for null."""
         return Fields(self._at(key), self.place(key), self.ledger, self.inner(key))
 
     def rows(self, key: str) -> list[Any]:
-        """A list; an empty one for null."""
+        """The value of `key` as a list; an empty one for null."""
         return rows(self._at(key), self.place(key))
 
     def tables(self, key: str) -> list["Fields"]:
-        """A list of objects."""
+        """The value of `key` as a list of objects."""
         inner = f"{self.inner(key)}[]"
         return [Fields(value, self.place(key), self.ledger, inner) for value in self.rows(key)]
 
     def number(self, key: str) -> float | None:
-        """A finite number."""
+        """The value of `key` as a finite number."""
         value = self._at(key)
         if value is None:
             return None
@@ -82,32 +82,32 @@ class Fields:
         return float(value)
 
     def whole(self, key: str) -> int | None:
-        """A whole number of 64 bits, or one as text."""
+        """The value of `key` as a 64-bit integer; text that is one is accepted."""
         return whole(self._at(key), self.place(key))
 
     def tokens(self, *keys: str) -> int | None:
-        """A count of tokens: of the first key that is not missing."""
+        """A number of tokens: the value of the first of `keys` that is not missing."""
         key = next((key for key in keys if self._at(key) is not None), keys[0])
         return tokens(self._at(key), self.place(key))
 
     def nanoseconds(self, key: str) -> int | None:
-        """Whole nanoseconds of a time in seconds."""
+        """The value of `key` in seconds, converted to whole nanoseconds."""
         return nanoseconds(self._at(key), self.place(key))
 
     def after(self, start_ns: int | None, key: str) -> int | None:
-        """The time in ns that is `key` milliseconds after `start_ns`."""
+        """The time (ns) that is the value of `key` in milliseconds after `start_ns`."""
         milliseconds = self.number(key)
         if start_ns is None or milliseconds is None:
             return None
         return start_ns + round(milliseconds * NS_PER_MS)
 
     def text(self, *keys: str) -> str | None:
-        """The first of these that is a string and not empty."""
+        """The first value among `keys` that is a non-empty string."""
         return next((found for key in keys if (found := text(self._at(key)))), None)
 
 
 def whole(value: Any, where: str) -> int | None:
-    """A whole number of 64 bits, or one as text; None for null."""
+    """Convert to a 64-bit integer; text that is one is accepted; None for null."""
     if value is None:
         return None
     if isinstance(value, str) and _WHOLE.fullmatch(value):
@@ -120,7 +120,7 @@ def whole(value: Any, where: str) -> int | None:
 
 
 def tokens(value: Any, where: str) -> int | None:
-    """A count of tokens; None for null."""
+    """Convert to a number of tokens; None for null."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
@@ -131,7 +131,7 @@ def tokens(value: Any, where: str) -> int | None:
 
 
 def nanoseconds(seconds: Any, where: str) -> int | None:
-    """Whole nanoseconds of a time in seconds; None for null."""
+    """Convert seconds to whole nanoseconds; None for null."""
     if seconds is None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
@@ -142,7 +142,7 @@ def nanoseconds(seconds: Any, where: str) -> int | None:
 
 
 def rows(value: Any, where: str) -> list[Any]:
-    """A JSON list; [] for null."""
+    """Check that a value is a JSON list; [] for null."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -151,5 +151,5 @@ def rows(value: Any, where: str) -> list[Any]:
 
 
 def text(value: Any) -> str | None:
-    """A string that is not empty, else None."""
+    """The value if it is a non-empty string, else None."""
     return value if isinstance(value, str) and value else None

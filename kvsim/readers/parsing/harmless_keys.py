@@ -1,5 +1,5 @@
-"""Keys of benchmark reports without information for a scenario: statistics that follow from others,
-names, versions, and the client's own settings.
+"""Keys of benchmark reports without information for a scenario: derived statistics, names,
+versions, the client's own settings.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""JSON, a value a line, with hashes of all 64 bits; every fault one line that names its place."""
+"""JSON lines: one value per line, unsigned 64-bit hashes allowed, and one-line errors with their
+place.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +12,7 @@ from kvsim.readers.parsing.ledger import SourceLedger
 
 
 def values(data: bytes, name: str) -> Iterator[tuple[str, Any]]:
-    """(place, value) of each line that is not empty."""
+    """(place, value) of each non-empty line."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
@@ -24,7 +26,7 @@ def values(data: bytes, name: str) -> Iterator[tuple[str, Any]]:
 def numbered(
     data: bytes, name: str, ledger: SourceLedger | None = None, path: str = ""
 ) -> Iterator[Fields]:
-    """The object on each line that is not empty. path: of the lines in the ledger."""
+    """The object on each non-empty line. path is the lines' path in the ledger."""
     for where, value in values(data, name):
         if not isinstance(value, dict):
             raise InputError("not a JSON object", where=where)

@@ -1,9 +1,10 @@
-"""The ledger of a source: its entries, and which of them a reader used. The rest is reported.
+"""A source's ledger: which entries it has, and which of them a reader used. Unused ones are
+reported.
 
-Readers take keys through `Fields`, samples through `metrics`, columns through `columns_of` and
-flags through `CommandSource`, all of which write here. Lines of logs go through `left_lines`. What
-was there and was not taken is named, in two classes: what may change memory or time, and the rest.
-Names alone are kept, never values.
+Readers get keys through `Fields`, samples through `metrics`, columns through `columns_of` and flags
+through `CommandSource`, all of which write to the ledger. Lines of logs go through `left_lines`.
+Unused entries are listed in two classes: those that may change memory or time, and the rest. Only
+names are stored, never values.
 """
 
 import re
@@ -51,30 +52,30 @@ _OF_MEMORY = re.compile(
 
 
 class SourceLedger:
-    """Entries of one source and those used, by kind of entry and place."""
+    """The entries of one source and the used ones, by kind of entry and place."""
 
     def __init__(self) -> None:
         self._there: dict[tuple[Entry, str], set[str]] = defaultdict(set)
         self._taken: dict[tuple[Entry, str], set[str]] = defaultdict(set)
 
     def there(self, kind: Entry, place: str, names: Iterable[str]) -> None:
-        """Record that these names exist at this place."""
+        """Record that entries with these names exist at this place."""
         self._there[kind, place].update(names)
 
     def take(self, kind: Entry, place: str, name: str) -> None:
-        """A reader has looked at this."""
+        """Record that a reader used the entry `name` at this place."""
         self._taken[kind, place].add(name)
 
     def left(self, kind: Entry) -> Iterator[str]:
-        """The unused entries, with their place."""
+        """The unused entries of a kind, as PLACE.NAME."""
         for (its_kind, place), names in self._there.items():
             if its_kind == kind:
                 for name in sorted(names - self._taken[kind, place]):
                     yield f"{place}.{name}" if place else name
 
     def notes(self, harmless: re.Pattern[str] | None) -> list[str]:
-        """A note on what was left, of each kind and class. harmless: names, with their places, that
-        are known to say nothing of memory or time.
+        """Notes on unused entries, by kind and class. Entries that match `harmless` are left out,
+        since they do not affect memory or time.
         """
         found = []
         for kind in get_args(Entry):
@@ -97,8 +98,9 @@ def _matters(name: str) -> bool:
 def left_lines(
     lines: Iterable[str], read: Sequence[re.Pattern[str]], harmless: Sequence[re.Pattern[str]]
 ) -> list[str]:
-    """Notes on the kinds of lines of a log that no reader's pattern matches and that are not known
-    to be harmless. Lines that differ in numbers and names alone are of one kind.
+    """Notes on log lines that match neither a reader's pattern nor a harmless one.
+
+    Lines that differ only in numbers and names are counted as one kind.
     """
     kinds: dict[str, tuple[str, int]] = {}
     for line in lines:
@@ -141,7 +143,7 @@ def left_lines(
 
 
 def is_log_line(line: str) -> bool:
-    """Whether a line begins as an engine's log lines do: a time, a level, a process."""
+    """Whether a line begins like an engine's log line, with a time, a level or a process."""
     match = _PREFIX.match(line)
     return (
         match is not None and re.search(r"[\d:]{5}|INFO|WARNING|ERROR|pid=", match[0]) is not None
@@ -149,6 +151,6 @@ def is_log_line(line: str) -> bool:
 
 
 def _said(line: str) -> str:
-    """A line without its prefix, and without what may be a prompt, a path or a key."""
+    """A line without its prefix, and without text that may be a prompt, a path or a key."""
     text = _TEXTS.sub("...", _PREFIX.sub("", line[:_LOOKED_AT]))
     return _DIGITS.sub("#", text).strip()[:_LINE].rstrip()

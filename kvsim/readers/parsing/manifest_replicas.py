@@ -1,6 +1,7 @@
-"""How many replicas a manifest asks for, and the router of production-stack before them.
+"""Read from a manifest the number of replicas and production-stack's router.
 
-`replicas:` of Kubernetes and compose, `replicaCount:` of Helm values. YAML is not parsed.
+`replicas:` is Kubernetes' and compose's key, `replicaCount:` that of Helm values. The text is
+searched by patterns, without parsing YAML.
 """
 
 import re
@@ -27,9 +28,9 @@ _ROUTERS = {
 def with_replicas(
     settings: ServerSettings, text: str, own: int | None = None
 ) -> tuple[ServerSettings, list[str]]:
-    """The settings with the replicas and the router of the manifest that they were read from.
+    """The settings, with the replicas and the router of the manifest that they come from.
 
-    own: replicas of this server, where the manifest starts several.
+    own is the number of replicas of this server, if the manifest starts several servers.
     """
     notes = []
     servers = [part for part in _DOCUMENTS.split(text) if _SERVES.search(part)]

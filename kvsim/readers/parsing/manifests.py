@@ -1,7 +1,7 @@
-"""Manifests in YAML: containers of Kubernetes and compose, with their words and environment.
+"""YAML manifests: the containers of Kubernetes and compose, with their commands and environment.
 
-YAML is parsed by PyYAML's safe loader, within bounds; templates of Helm (`{{ .Values.x }}`) count
-as variables without a value.
+YAML is parsed by PyYAML's safe loader, within bounds. A Helm template (`{{ .Values.x }}`) counts as
+a variable without a value.
 """
 
 import re
@@ -26,10 +26,12 @@ ENVIRONMENTS = ("env", "environment", "envs")
 
 
 class Container(NamedTuple):
-    """A container that a manifest starts. words: of its entry point, command and arguments; one
-    word may be a script. image: with its tag. environment: values by name; None where the manifest
-    has the name alone. inner: the arguments that stand deeper than the command. role: prefill or
-    decode, if names or labels around it say so. replicas: as its manifest asks for.
+    """A container that a manifest starts.
+
+    words are those of its entry point, command and arguments; a word may be a whole script. image
+    includes the tag. environment has values by name; None if the manifest gives only the name.
+    inner has arguments that are nested deeper than the command. role is prefill or decode, if names
+    or labels say so. replicas is the manifest's number.
     """
 
     words: tuple[str, ...]
@@ -41,7 +43,9 @@ class Container(NamedTuple):
 
 
 class StartedServer(NamedTuple):
-    """One of several servers that a file starts. at: which. role, replicas: as of a `Container`."""
+    """One of several servers that a file starts: its index `at`, and role and replicas as in
+    `Container`.
+    """
 
     at: int
     role: str | None = None
@@ -49,9 +53,9 @@ class StartedServer(NamedTuple):
 
 
 def documents(text: str, where: str, given: Mapping[str, str] | None = None) -> list[Any]:
-    """The documents of a YAML file; InputError where it is none, or too deep or large.
+    """Parse the documents of a YAML file; InputError if it is invalid, too deep or too large.
 
-    given: values of its templates, of which `{{ .Values.a.b }}` is called Values_a_b.
+    given has values for Helm templates: `{{ .Values.a.b }}` is looked up as Values_a_b.
     """
     import yaml
 
@@ -79,7 +83,7 @@ def _loader() -> Any:
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Bounded(base):  # type: ignore[misc]
-        """Merged mappings (`<<: *common`) of bounded size."""
+        """A YAML loader that limits the size of merged mappings (`<<: *common`)."""
 
         def flatten_mapping(self, node: Any) -> None:
             size = sum(
@@ -97,7 +101,7 @@ def _loader() -> Any:
 
 
 def _depth(text: str) -> int:
-    """How deep brackets and lists in one line nest, at most."""
+    """The maximum depth of nested brackets, and of nested list dashes within one line."""
     depth = deepest = 0
     for sign in re.finditer(r"[\[{\]}]", text):
         depth = depth + 1 if sign[0] in "[{" else max(0, depth - 1)
@@ -107,7 +111,7 @@ def _depth(text: str) -> int:
 
 
 def containers(found: list[Any], given: Mapping[str, str]) -> Iterator[Container]:
-    """Every container of these documents, in their order. given: variables that the user names."""
+    """Every container in these documents, in order. given has values of variables."""
     seen: set[int] = set()
     waiting: list[tuple[Any, str | None, int | None]] = [(found, None, None)]
     while waiting:
@@ -138,13 +142,15 @@ def _names(table: Mapping[str, Any]) -> list[str]:
 
 
 def _role(names: Collection[str]) -> str | None:
-    """The side of a pair of prefill and decode that these names say; None for both or none."""
+    """The role prefill or decode, if exactly one of both words is in the names; else None."""
     roles = {role for name in names for role in _ROLES if role in name.lower()}
     return roles.pop() if len(roles) == 1 else None
 
 
 def scripts(found: list[Any], given: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Every text at any depth that is no word of a container, with the variables next to it."""
+    """(text, variables next to it) for every text at any depth that does not belong to
+    a container.
+    """
     for table in mappings(found):
         environment = next((table[key] for key in ENVIRONMENTS if key in table), None)
         known = {k: v for k, v in _environment(environment, given).items() if v is not None}
@@ -154,7 +160,7 @@ def scripts(found: list[Any], given: Mapping[str, str]) -> Iterator[tuple[str, d
 
 
 def mappings(value: Any) -> Iterator[dict[str, Any]]:
-    """Every mapping at any depth; one that several anchors name once."""
+    """Every mapping at any depth; one that several anchors refer to is listed once."""
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -195,8 +201,8 @@ def _container(table: Mapping[str, Any], given: Mapping[str, str]) -> Container:
 
 
 def _environment(value: Any, given: Mapping[str, str]) -> dict[str, str | None]:
-    """Environment variables: in Kubernetes a list of tables, in compose a mapping or a list of
-    `NAME=VALUE`.
+    """Environment variables: a list of tables in Kubernetes, a mapping or a list of `NAME=VALUE` in
+    compose.
     """
     if isinstance(value, dict):
         return {str(key): None if each is None else _interpolated(str(each), given)
@@ -213,7 +219,7 @@ def _environment(value: Any, given: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _referred(text: str, environment: Mapping[str, str | None]) -> str:
-    """`$(NAME)` of Kubernetes put in."""
+    """Replace Kubernetes' references `$(NAME)` by values of the container's environment."""
 
     def put(match: re.Match[str]) -> str:
         if match[1] is None:
@@ -225,7 +231,9 @@ def _referred(text: str, environment: Mapping[str, str | None]) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """The words of a command that is one text; a text of several lines is a script: one word."""
+    """Split a command given as one text into words; a text of several lines is a script, and
+    remains one word.
+    """
     if "\n" in text.strip():
         return [text]
     try:
@@ -235,8 +243,9 @@ def _split(text: str) -> list[str]:
 
 
 def _substituted(text: str, given: Mapping[str, str]) -> str:
-    """`${NAME}` put in, which Kubernetes leaves to whoever writes the manifest: its parts may be
-    joined by dots, which count as underscores.
+    """Replace `${NAME}`, which Kubernetes leaves to templating tools, by given values.
+
+    In names such as `${a.b}` dots count as underscores.
     """
 
     def put(match: re.Match[str]) -> str:
@@ -247,7 +256,7 @@ def _substituted(text: str, given: Mapping[str, str]) -> str:
 
 
 def _interpolated(text: str, given: Mapping[str, str]) -> str:
-    """Variables of compose put in, which are of the shell that starts it."""
+    """Replace compose's variables, which come from the shell that starts compose."""
 
     def put(match: re.Match[str]) -> str:
         braced, operator, default, plain = match.groups()

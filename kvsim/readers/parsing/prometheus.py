@@ -1,8 +1,8 @@
-"""Prometheus' and OpenMetrics' text: samples by name, whatever the server.
+"""Parse Prometheus' and OpenMetrics' text format, of any server.
 
-prometheus_client has a parser too, but loads an HTTP server with it (114 modules, 0.1 s) and does
-not name the line of a fault. It would be one more dependency of the plain install; tests compare
-exported text with it.
+prometheus_client has a parser too, but its import loads an HTTP server (114 modules, 0.1 s), and
+its errors do not give the line. It would also be one more dependency of the plain installation.
+Tests compare exported text with its result.
 """
 
 import math
@@ -21,7 +21,7 @@ _ESCAPED = {"n": "\n"}
 
 
 class Metric(NamedTuple):
-    """One sample of a metric."""
+    """One sample of a metric: its name, labels and value."""
 
     name: str
     labels: dict[str, str]
@@ -29,8 +29,10 @@ class Metric(NamedTuple):
 
 
 def metrics(text: str, where: str, ledger: SourceLedger | None = None) -> Iterator[Metric]:
-    """The samples in order of the text; InputError for a line that is none. ledger: learns the
-    names of all metrics, those of a histogram or a summary by the name that they share.
+    """The samples in order of the text; InputError for an invalid line.
+
+    The ledger gets the names of all metrics; the series of a histogram or summary are recorded
+    under their common name.
     """
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -48,18 +50,18 @@ def metrics(text: str, where: str, ledger: SourceLedger | None = None) -> Iterat
 
 
 def started_s(samples: Iterable[Metric]) -> float | None:
-    """When the process started, since 1970; None where no metric says."""
+    """Unix time at which the server's process started; None if no metric says so."""
     found = (each.value for each in samples if each.name == "process_start_time_seconds")
     return next((value for value in found if finite(value)), None)
 
 
 def family(name: str) -> str:
-    """A metric's name without the suffix of its kind."""
+    """A metric's name without the suffix of its type, such as `_bucket` or `_total`."""
     return _KIND.sub("", name)
 
 
 def finite(value: float) -> bool:
-    """Whether a sample says a number at all."""
+    """Whether a sample's value is a finite number."""
     return math.isfinite(value)
 
 

@@ -1,6 +1,6 @@
-"""`key=value` and `'key': value` in what Python prints of an object; values of plain types alone.
+"""Parse `key=value` and `'key': value` in the printed form of a Python object; plain values only.
 
-The text is never evaluated: it may hold objects, and it comes from a file.
+The text is never evaluated, since it comes from a file and may contain any object.
 """
 
 import re
@@ -21,7 +21,9 @@ _PLAIN: dict[str, Any] = {"None": None, "True": True, "False": False}
 
 
 def pairs_of(text: str, names: Container[str]) -> dict[str, Any]:
-    """The pairs with a name in `names`, outside nested objects; the first of each name counts."""
+    """The pairs with a name in `names`, without those of nested objects; of duplicates
+    the first.
+    """
     found: dict[str, Any] = {}
     for match in _PAIR.finditer(_flat(text)):
         name = match["quoted"] or match["bare"]
@@ -36,8 +38,8 @@ def pairs_of(text: str, names: Container[str]) -> dict[str, Any]:
 
 
 def set_names(text: str) -> list[str]:
-    """Names of the pairs outside nested objects that have a value other than none, nothing, off or
-    auto.
+    """Names of the pairs with a value other than None, empty, False, 0 or auto, without nested
+    objects.
     """
     flat = _flat(text, "~")
     names = (
@@ -49,7 +51,9 @@ def set_names(text: str) -> list[str]:
 
 
 def inside(text: str, name: str) -> str | None:
-    """The text in the brackets of `name=Type(...)` or `'name': {...}`; None without them."""
+    """The text inside the brackets of `name=Type(...)` or `'name': {...}`; None if it
+    is not there.
+    """
     begin = re.search(rf"(?:'{name}':\s*|\b{name}=\w*)(?=[({{])", text)
     if begin is None:
         return None
@@ -62,8 +66,8 @@ def inside(text: str, name: str) -> str | None:
 
 
 def _flat(text: str, nested: str = "") -> str:
-    """The text without nested brackets inside the outermost ones. nested: what stands for their
-    contents.
+    """The text without the contents of nested brackets; the outermost pair remains. `nested`
+    replaces each removed content.
     """
     kept: list[str] = []
     depth, opened = 0, text.lstrip()[:1] in ("{", "(")

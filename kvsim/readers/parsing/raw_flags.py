@@ -1,7 +1,7 @@
-"""Flags and variables of engines as they stand in a text, whoever reads its commands.
+"""Find all flags and engine variables in a text, without parsing its commands.
 
-Those that the commands lack which were read are named. They may be of a branch that was not
-followed, of a second server, or of a word that a script puts together.
+Those that are in no parsed command are reported. They may belong to a branch that was not followed,
+to a second server, or to a word that a script builds.
 """
 
 import re
@@ -16,11 +16,11 @@ _VARIABLE = re.compile(rf"\b(?:{OF_ENGINES.pattern})[A-Z0-9_]*\b")
 
 
 def flags_in(text: str) -> set[str]:
-    """Every `--flag` of a script or a manifest, as it is written; comments have none."""
+    """Every `--flag` in a script or manifest, as written; comments are skipped."""
     return set(_FLAG.findall(_COMMENT.sub("", text)))
 
 
 def variables_in(text: str) -> set[str]:
-    """Every variable of an engine that a script or a manifest names, but those of secrets."""
+    """Every engine variable in a script or manifest, without those that hold secrets."""
     found = set(_VARIABLE.findall(_COMMENT.sub("", text)))
     return {each for each in found if not SECRET.search(each)}

@@ -1,4 +1,4 @@
-"""Common parts of benchmark reports: statistics of latencies, and loads known by means."""
+"""Common parts of benchmark reports: latency statistics, and loads given by means."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,10 +13,11 @@ def statistics(
     stats: Mapping[str, str],
     in_s: Callable[[float], float] = float,
 ) -> dict[str, float]:
-    """Figures of one latency, named as `ttft_mean_s`; what the report leaves out is left out.
+    """Statistics of one latency under names such as `ttft_mean_s`; those that the report lacks are
+    left out.
 
-    stats: the statistic that is meant by each key of the report; of two keys for the same one the
-    last counts. in_s: the report's figures in seconds.
+    stats maps the report's keys to statistics; if two keys mean the same one, the last is used.
+    in_s converts a value to seconds.
     """
     found = ((name, table.number(key)) for key, name in stats.items())
     return {f"{figure}_{name}_s": in_s(value) for name, value in found if value is not None}
@@ -30,8 +31,10 @@ def seconds_of_ms(milliseconds: float) -> float:
 def mean_load(
     num_requests: int | None, prompt: float | None, output: float | None, where: str, **client: Any
 ) -> ClientLoad | None:
-    """The load of a client; None where a size of it is not known. prompt, output: means in tokens.
-    client: its rate and its limits, by the names of `ClientLoad`.
+    """A client's mean load; None if the number of requests or a length is unknown.
+
+    prompt and output are mean lengths in tokens. client has the rate and limits, under the names of
+    `ClientLoad`.
     """
     if not num_requests or not prompt or not output:
         return None
@@ -40,5 +43,5 @@ def mean_load(
 
 
 def left_out(number: int, why: str) -> list[str]:
-    """A note of requests that are left out, where there are some."""
+    """A note on the number of requests left out; empty for 0."""
     return [f"{number:,} requests {why} left out"] if number else []

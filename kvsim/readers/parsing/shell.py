@@ -1,10 +1,10 @@
-"""Commands of a shell script, with what the script itself says of its variables put in.
+"""Parse a shell script into commands, with its variables replaced as far as the script gives their
+values.
 
 The script is never run. Assignments, arrays, defaults (`${TP:-2}`) and `"${ARGS[@]}"` are followed
-in the order of the text, functions where they are called. Commands under a condition may or may
-not have run, and are reported. A variable without a value is left in its word, between two marks,
-and so is one that is put together in a loop. One pass over the text, and one over a function's
-body for each call.
+in the order of the text, functions where they are called. Commands under a condition may or may not
+run; they are included. A variable without a value stays in its word, between two marks, and so does
+one that a loop changes. The text is read once, and a function's body once per call.
 """
 
 import re
@@ -47,8 +47,8 @@ Value = str | list[str]
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """Words of one command, the variables set before it, on its own line, and those that its words
-    were made from.
+    """One command: its words, the names of variables set before it on the same line, and the
+    variables that its words contain.
     """
 
     words: tuple[str, ...]
@@ -60,9 +60,9 @@ class ShellCommand:
 class ShellScript:
     """The commands of a script, as far as it can be followed.
 
-    commands: in order. assumed: values that a run may have otherwise: defaults, and those set under
-    a condition. exported: names that were put into the environment. doubtful: variables that have
-    several values, with the one that is taken.
+    commands are in order. assumed has (reason, value) of variables with a value that a run may
+    change: defaults, and assignments under a condition. exported has the variables put into the
+    environment. doubtful has variables with several possible values, with the value used.
     """
 
     commands: list[ShellCommand] = field(default_factory=list)
@@ -76,8 +76,8 @@ def _has_missing(value: Value) -> bool:
 
 
 def read_script(text: str, given: Mapping[str, Value] | None = None) -> ShellScript:
-    """The commands of a script. given: variables that are known, which count before the script's
-    own. InputError for quotes that never close.
+    """The commands of a script. given has values of variables, which override the script's own.
+    InputError for an unclosed quote or bracket.
     """
     reader = _Reader(text, dict(given or {}))
     reader.run()
@@ -85,21 +85,23 @@ def read_script(text: str, given: Mapping[str, Value] | None = None) -> ShellScr
 
 
 def _passed(words: list[str]) -> dict[str, Value]:
-    """The variables of the words that a function is called with."""
+    """The positional variables ($1, $2, ..., $@, $#) for a function call with these words."""
     numbered = {str(at): each for at, each in enumerate(words[:9], 1)}
     return {**numbered, "@": words, "*": words, "#": str(len(words))}
 
 
 class _Function(NamedTuple):
-    """A function of a script. commands: those of its body, read without what a call gives it."""
+    """A function of a script. commands are those of its body as read at its definition, without
+    call arguments.
+    """
 
     body: str
     commands: list[ShellCommand]
 
 
 class _Open(NamedTuple):
-    """An open function, its end not read yet. before: the commands above it. values: as they were
-    there, and are below it. braces: open ones around it.
+    """A function definition that is being read. before has the commands above it. values are the
+    variables at its start, which hold again after its end. braces counts the open ones around it.
     """
 
     name: str
@@ -207,8 +209,8 @@ class _Reader:
         self.script.commands = [*before, *self.script.commands]
 
     def _call(self, words: list[str]) -> bool:
-        """The commands of a function's body, with the words of this call. Returns whether one of
-        them has the last of these words.
+        """Read a function's body with the words of this call. Returns whether one of its commands
+        contains the call's last word.
         """
         self.calls += 1
         function = self.functions[words[0]]
@@ -246,7 +248,9 @@ class _Reader:
     def _next(
         self, *, arrays: bool, closing: bool = False
     ) -> tuple[Literal["end", "word", "assignment", "close"], list[str], str] | None:
-        """The next word. arrays: whether `NAME=` assigns here. closing: whether a bracket ends."""
+        """The next token: (kind, words, name). arrays: `NAME=` is an assignment here. closing: stop
+        at a closing bracket.
+        """
         text = self.text
         while self.at < len(text):
             if match := _SPACE.match(text, self.at):
@@ -314,7 +318,7 @@ class _Reader:
         return "assignment", [], name
 
     def _put_items(self, name: str, words: list[str], *, adds: bool) -> None:
-        """The items of an array that has keys (`[KEY]=VALUE`)."""
+        """Assign an associative array's items (`[KEY]=VALUE`)."""
         items = [item for each in words if (item := _ITEM.fullmatch(each))]
         if items:
             table = self.tables.setdefault(name, {}) if adds else {}
@@ -389,7 +393,7 @@ class _Reader:
         return word.done()
 
     def _until(self, sign: str) -> str:
-        """The text up to the closing sign."""
+        """The text from here to the next `sign`, which is skipped."""
         end = -1 if sign in self.none_left else self.text.find(sign, self.at + 1)
         if end < 0:
             raise InputError("a quotation that never closes", where="script", value=sign)
@@ -442,7 +446,7 @@ class _Reader:
             word.add("$")
 
     def _print(self, word: Word, text: str, *, quoted: bool) -> None:
-        """Add the output of a command that only prints; else its text as a missing value."""
+        """Add the output of a command that only prints; for any other command a missing value."""
         found = self._output(text) if self.nested < _DEEPEST else None
         if found is None:
             word.add(missing(f"({text[:40]})"))
@@ -461,7 +465,9 @@ class _Reader:
         return printed(words)
 
     def _sum(self, text: str) -> str:
-        """`$((...))` of whole numbers, or the first variable in it that has no value."""
+        """The value of `$((...))`, or the first variable in it without a value, as a
+        missing value.
+        """
         if "$(" in text or "${" in text:
             text = self._expanded(text)
             if lost_in := missing_in(text):
@@ -478,7 +484,7 @@ class _Reader:
         return name if name[0].isdigit() else self._text(name)
 
     def _bracketed(self, opens: str, closes: str) -> str:
-        """`$(...)` or `${...}` with what is nested in it."""
+        """The text of `$(...)` or `${...}`, up to its matching bracket."""
         depth, end = 0, self.at + 1
         if closes not in self.none_left:
             for match in re.compile(f"[{opens}{closes}]").finditer(self.text, self.at + 1):
@@ -526,7 +532,7 @@ class _Reader:
             self._put(word, name, value, quoted=quoted, whole=whole)
 
     def _item(self, name: str, index: str) -> str | None:
-        """An item of an array, by its key or its number."""
+        """An item of an array, by key or index."""
         key = self._expanded(index)
         value = self.values.get(name)
         if name in self.tables:
@@ -536,7 +542,9 @@ class _Reader:
         return value if isinstance(value, str) and key == "0" else None
 
     def _changed(self, name: str, value: Value | None, operation: str) -> str:
-        """A value with a part cut off or replaced; what is not computed is left by its name."""
+        """Apply `${NAME<operation>}`, which cuts or replaces a part; a missing value if the result
+        cannot be computed.
+        """
         if not isinstance(value, str):
             return missing(name)
         if lost := missing_in(value):
@@ -546,7 +554,7 @@ class _Reader:
         return missing(f"{name}{operation}"[:40]) if found is None else found
 
     def _expanded(self, text: str) -> str:
-        """A text with its variables put in, and all else as it is."""
+        """A text with its variables replaced, and everything else unchanged."""
         if "$" not in text or self.nested >= _DEEPEST:
             return text
         inner, word = self._within(text), Word()
@@ -557,14 +565,14 @@ class _Reader:
         return "".join(word.done()) + text[inner.at :]
 
     def _within(self, text: str) -> "_Reader":
-        """A reader of a part of the text, with the values that this one has."""
+        """A reader for a part of the text, with the same variables."""
         inner = _Reader(text, self.given, self.nested + 1)
         inner.values, inner.used, inner.script = self.values, self.used, self.script
         inner.tables = self.tables
         return inner
 
     def _default(self, text: str) -> list[str]:
-        """The words after `:-`, which may have variables in them."""
+        """The words of the default in `${NAME:-default}`, with variables replaced."""
         if self.nested >= _DEEPEST:
             return [missing(text[:40])]
         inner = self._within(text)
@@ -578,7 +586,7 @@ class _Reader:
     def _put(
         self, word: Word, name: str, value: Value | None, *, quoted: bool, whole: bool = False
     ) -> None:
-        """A variable's value. whole: all of an array, each item a word."""
+        """Add a variable's value to the word. whole: for an array, each item becomes a word."""
         if value is None:
             if name == "$":
                 word.add("0")

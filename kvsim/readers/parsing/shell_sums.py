@@ -1,4 +1,6 @@
-"""`$((...))` of a shell: sums, comparisons and choices of whole numbers, without assignments."""
+"""Evaluate a shell's `$((...))`: integer arithmetic, comparisons and conditionals, without
+assignments.
+"""
 
 import operator
 import re
@@ -10,7 +12,7 @@ _MOST = 1 << 62
 
 
 def _quotient(one: int, other: int) -> int:
-    """The quotient towards zero, as in C."""
+    """The quotient rounded towards zero, as in C."""
     found = abs(one) // abs(other)
     return found if (one < 0) == (other < 0) else -found
 
@@ -31,7 +33,7 @@ _LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
 
 
 def whole_sum(text: str) -> int | None:
-    """The value of an expression of whole numbers; None for anything else."""
+    """The value of an integer expression; None for anything else."""
     text = text.replace("$", "").strip()
     if len(text) > _LONGEST:
         return None
@@ -50,7 +52,7 @@ def whole_sum(text: str) -> int | None:
 
 
 def _choice(tokens: list[str]) -> tuple[int, list[str]]:
-    """`CONDITION ? ONE : OTHER`, and what follows it."""
+    """(value, remaining tokens) of `CONDITION ? ONE : OTHER`."""
     found, rest = _binary(tokens, 0)
     if rest[:1] != ["?"]:
         return found, rest

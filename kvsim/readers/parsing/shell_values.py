@@ -1,6 +1,7 @@
-"""Values as a shell makes them: cut and replaced parts, and what commands print.
+"""Compute values as a shell does: cut and replaced parts of variables, and the output of printing
+commands.
 
-No command is run: echo, printf, seq, basename and dirname print what their words say.
+No command is run. The output of echo, printf, seq, basename and dirname is computed from the words.
 """
 
 import fnmatch
@@ -23,7 +24,9 @@ _MOST_NUMBERS = 4096
 
 
 def changed(value: str, operation: str) -> str | None:
-    """`${NAME<operation>}` of a value; None where the operation is none of these, or too long."""
+    """Apply `${NAME<operation>}` to a value; None if the operation is not supported or the text is
+    too long.
+    """
     if len(value) > _LONGEST or len(operation) > _LONGEST:
         return None
     if case := _CASES.get(operation):
@@ -42,7 +45,9 @@ def changed(value: str, operation: str) -> str | None:
 
 
 def _without(value: str, sign: str, pattern: str) -> str:
-    """The value without the shortest or longest part that a pattern fits at an end."""
+    """Remove the shortest (#, %) or longest (##, %%) part that matches a pattern at the start (#)
+    or end (%).
+    """
     fits = re.compile(fnmatch.translate(pattern)).match
     lengths = range(len(value) + 1)
     for length in lengths if len(sign) == 1 else reversed(lengths):
@@ -54,7 +59,7 @@ def _without(value: str, sign: str, pattern: str) -> str:
 
 
 def printed(words: Sequence[str]) -> str | None:
-    """The output of a command, without the last line's end; None for a command not known here."""
+    """The output of a printing command without its final newline; None for an unknown command."""
     name, given = (words[0], list(words[1:])) if words else ("", [])
     if name == "echo":
         while given and given[0] in ("-n", "-e", "-en", "-ne"):
@@ -73,7 +78,7 @@ def printed(words: Sequence[str]) -> str | None:
 
 
 def _formatted(form: str, given: Sequence[str]) -> str | None:
-    """The output of printf; the format is used again while words are left."""
+    """The output of printf; as in a shell, the format is repeated while words are left."""
     parts = _FORMAT.findall(form)
     if "".join(parts) != form:
         return None
@@ -92,7 +97,7 @@ def _formatted(form: str, given: Sequence[str]) -> str | None:
 
 
 def _filled(directive: str, word: str) -> str:
-    """A word as printf's directive writes it; itself where it is no number."""
+    """A word formatted by a printf directive; the word itself if it is not a number."""
     try:
         if directive[-1] == "s":
             return directive % word
@@ -102,7 +107,7 @@ def _filled(directive: str, word: str) -> str:
 
 
 def _numbers(given: list[str]) -> str | None:
-    """The output of seq: FIRST, STEP and LAST, with a separator of its own after -s."""
+    """The output of seq with FIRST, STEP and LAST, and optionally a separator after -s."""
     separator = "\n"
     while given and given[0].startswith("-s"):
         own = given.pop(0)[2:]

@@ -1,4 +1,4 @@
-"""Words of a shell as they are put together, and the marks of variables without a value in them."""
+"""Build the words of a shell command, with marks around variables without a value."""
 
 import re
 
@@ -18,39 +18,39 @@ def missing_in(word: str) -> list[str]:
 
 
 def is_passed(name: str) -> bool:
-    """Whether a variable holds what a script was started with."""
+    """Whether a variable is a script's or function's argument, such as $1 or $@."""
     return name in PASSED
 
 
 def shown(word: str) -> str:
-    """A word for messages: its variables as they were written."""
+    """A word for messages, with variables as they are written in the script."""
     return _MISSING.sub(r"$\1", word)
 
 
 def has_text(word: str) -> bool:
-    """Whether a word lacks more than variables: what a command prints, or the script computes."""
+    """Whether a word lacks more than plain variables, for example the output of a command."""
     return _TEXT.search(word) is not None
 
 
 def is_name(name: str) -> bool:
-    """Whether it is the name of a variable, that a user can give, and no text of a script."""
+    """Whether a missing value is a plain variable, which the user can set."""
     return _PLAIN_NAME.fullmatch(name) is not None
 
 
 def named(word: str) -> str:
-    """A word for whoever looks for a program: a variable without a value as the program that its
-    name has in it (`$VLLM`, `${VLLM_BIN}`).
+    """A word in which a variable without a value is replaced by the program in its name: `$VLLM`
+    and `${VLLM_BIN}` become `vllm`.
     """
     return _PROGRAM.sub(lambda found: found[1].lower(), word)
 
 
 def missing(name: str) -> str:
-    """A word that is a variable without a value."""
+    """A marked word that represents a variable without a value."""
     return f"{_OPEN}{name}{_CLOSE}"
 
 
 class Word:
-    """A word while it is read; one expansion may make several of it."""
+    """A word while it is read; one expansion can split it into several."""
 
     def __init__(self) -> None:
         self.fields: list[str] = []
@@ -62,7 +62,9 @@ class Word:
         self.begun = True
 
     def add_fields(self, fields: list[str]) -> None:
-        """Several words: the first goes on what is there, and what follows on the last."""
+        """Add several words: the first is joined to the current word, and later text to
+        the last.
+        """
         if not fields:
             return
         for each in fields[:-1]:

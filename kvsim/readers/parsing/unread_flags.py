@@ -23,8 +23,8 @@ _MATTERS = re.compile(
 def unread_notes(unread: Iterable[str], known: Collection[str]) -> list[str]:
     """Notes on flags that are not read.
 
-    Those similar to a known one and those that change memory or time are named; the rest is
-    summarised. known: the names that are read.
+    For a flag that resembles a known one, the note suggests that name. Flags that change memory or
+    time are listed first, the rest in another note. known has the names that are read.
     """
     plain, matter, notes = [], [], []
     for flag in sorted(unread):
@@ -44,8 +44,8 @@ def unread_notes(unread: Iterable[str], known: Collection[str]) -> list[str]:
 
 
 def printed_notes(names: Sequence[str]) -> list[str]:
-    """Notes on arguments that an engine prints of itself and that are not read. names: without
-    their dashes.
+    """Notes on arguments that an engine prints at its start and that are not read. names have no
+    dashes.
     """
     matter = [name for name in names if _MATTERS.match(name)]
     plain = [name for name in names if not _MATTERS.match(name)]

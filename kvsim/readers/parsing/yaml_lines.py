@@ -1,7 +1,7 @@
 """Plain values of a YAML file, line by line: `key: value` at any depth, and inline JSON.
 
-YAML is not parsed. A value is a number, a word, a text in quotes, or JSON; blocks of text, anchors
-and references are ignored.
+YAML is not parsed. A value is a number, a word, quoted text, or JSON. Text blocks, anchors and
+references are ignored.
 """
 
 import json
@@ -18,8 +18,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def yaml_values(text: str) -> Iterator[tuple[int, str, Any]]:
     """(indentation, key as `snake_case`, value) of each line.
 
-    The value of a key with a block below it is None; a mapping below `key:` follows as lines of its
-    own.
+    A key with a block below it has the value None; the lines of a mapping below `key:` follow.
     """
     for line in text.splitlines():
         match = _LINE.match(line)

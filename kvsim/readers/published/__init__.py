@@ -1,1 +1,1 @@
-"""Recorded runs, in the forms in which they were published."""
+"""Readers of recorded runs in the forms in which they were published."""

@@ -1,8 +1,8 @@
 """github.com/dennislee22/vLLM-benchmarking: `benchmark_serving` with all requests sent at once.
 
-runs.csv: id, test (one server each), model, tp, gpu, its pool in GiB a GPU and in tokens,
-num_prompts, lengths, totals and latencies. The settings stand in its README alone. engine_log.csv
-is not read: its lines have no common clock with the client.
+runs.csv has id, test (one server each), model, tp, gpu, KV pool in GiB per GPU and in tokens,
+num_prompts, lengths, totals and latencies. Only the README gives the settings. engine_log.csv is
+not read, because its lines have no common clock with the client.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,9 @@ _COLUMNS = {"test", "available_kv_gib", "kv_cache_tokens", "input_len", "total_o
 
 
 class AllAtOnce(RecordedRuns):
-    """See the head of this file."""
+    """Runs of `benchmark_serving` with all requests at once; see the module's docstring for the
+    files.
+    """
 
     what = "runs of `benchmark_serving`, all requests sent at once"
 
@@ -85,7 +87,7 @@ def _trial(name: str, row: RunRow) -> Trial:
 
 
 def _pool_tokens(row: RunRow, model: str, tp: int) -> int:
-    """Tokens of the pool: as logged, else those that its GiB hold of the model's KV cache."""
+    """KV pool size in tokens: as logged, else the tokens that fit into its GiB for this model."""
     if "kv_cache_tokens" in row.cells:
         return round(row.number("kv_cache_tokens"))
     layout = named_model(model, row.where).kv_layout(tensor_parallel_size=tp)

@@ -1,12 +1,12 @@
 """github.com/inference-sim/training: requests of an open-loop client, some of which gave up.
 
-runs.json: a list of runs with settings and `data.shared_prefix`; NAME.csv.gz: id, arrival_s,
+runs.json is a list of runs with settings and `data.shared_prefix`. NAME.csv.gz has id, arrival_s,
 prompt_tokens, output_tokens, ttft_s, e2e_s, failed. A client gives up after 300 s; the server then
-frees what it had, which no simulated server does. So of a run with failures only what came and was
-answered before the first of them is compared.
+frees the request's KV, which no simulated server does. So in a run with failures only requests that
+were sent and answered before the first failure are compared.
 
 The client (kubernetes-sigs/inference-perf, shared_prefix_datagen.py) draws its prompts once and
-sends them in turn, again and again. Where the lengths of prompts repeat, so do the prompts.
+sends them cyclically. So where prompt lengths repeat, the prompts repeat too.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,9 @@ _ROOM = 10**6  # between the ids of one prompt and the next
 
 
 class BlisTraining(RecordedRuns):
-    """See the head of this file."""
+    """Runs of an open-loop client with shared prefixes; see the module's docstring for
+    the files.
+    """
 
     what = "runs of github.com/inference-sim/training"
 
@@ -121,7 +123,9 @@ def _trial(path: Path, run: dict[str, Any]) -> Trial:
 
 
 def _runs(index: int, groups: int, common: int, prompt: float) -> TokenRuns:
-    """One of the system prompts, and tokens of one's own."""
+    """Token runs of a prompt: one of the shared system prompts, then tokens that no other prompt
+    has.
+    """
     tokens = max(1, round(prompt))
     shared = min(common, tokens)
     head = ((index % groups) * _ROOM, shared)

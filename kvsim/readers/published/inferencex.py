@@ -1,8 +1,9 @@
 """github.com/GloriaXimingLu/inferencex-profiling: gpt-oss-120b on an H200, closed loops.
 
-runs.csv: a row a run: label, concurrency, num_prompts, means by the client, and what /metrics said
-(kv_mean, running_mean, preemptions). gt_cN.json.gz: results of `vllm bench serve` with the lengths.
-The settings stand in its README alone. Labels that end with _rK are repeats, and are averaged.
+runs.csv has one row per run: label, concurrency, num_prompts, means measured by the client, and
+figures of /metrics (kv_mean, running_mean, preemptions). gt_cN.json.gz has results of `vllm bench
+serve` with lengths. Only the README gives the settings. Labels that end with _rK are repetitions,
+and are averaged.
 """
 
 import re
@@ -33,7 +34,7 @@ _LATENCIES = {"ttft_s": "mean_ttft_ms", "tpot_s": "mean_tpot_ms", "e2e_s": "mean
 
 
 class InferenceX(RecordedRuns):
-    """See the head of this file."""
+    """Closed-loop runs of gpt-oss-120b on an H200; see the module's docstring for the files."""
 
     what = "closed loops of github.com/GloriaXimingLu/inferencex-profiling"
 
@@ -56,7 +57,7 @@ class InferenceX(RecordedRuns):
 
 
 def _lengths(folder: Path) -> list[tuple[int, int]]:
-    """Prompt and output lengths of the longest of the runs with recorded lengths."""
+    """(prompt, output) lengths from the longest of the runs that recorded lengths."""
     longest: list[tuple[int, int]] = []
     for path in sorted(folder.glob("gt_c*.json.gz")):
         rows = bench_rows(Fields(read_json(path), str(path)))

@@ -1,8 +1,9 @@
-"""github.com/kubernetes-sigs/inference-perf, demos: stages of rising rates, their means alone.
+"""github.com/kubernetes-sigs/inference-perf, demos: stages of rising request rates, with means
+only.
 
-stages.csv: variant, stage, requested_rate, requests, means of prompts, outputs and latencies, and
-what the server said. Its TPOT is not the mean gap between tokens (it is half of what E2E and TTFT
-leave), so that is taken from those two. servers.json: by variant the server's image and arguments.
+stages.csv has variant, stage, requested_rate, requests, means of lengths and latencies, and the
+server's figures. Its TPOT is only half the mean gap between tokens that E2E and TTFT imply. So TPOT
+is computed from E2E and TTFT. servers.json has the server's image and arguments by variant.
 """
 
 import re
@@ -28,7 +29,7 @@ _FLAGS = {
 
 
 class RateStages(RecordedRuns):
-    """See the head of this file."""
+    """Runs at rising request rates; see the module's docstring for the files."""
 
     what = "stages of inference-perf's demos"
 

@@ -1,7 +1,6 @@
-"""github.com/inference-sim/residency-vllm: every request of a client with a limit on requests in
-flight.
+"""github.com/inference-sim/residency-vllm: every request of a client with limited concurrency.
 
-runs.json: settings and `runs` with their file, requests and residency; NAME.csv.gz: id,
+runs.json has settings, and `runs` with their file, requests and residency. NAME.csv.gz has id,
 scheduled_s, send_s, prompt_tokens, output_tokens, first_token_s, last_token_s, tenant, on one
 clock.
 """
@@ -20,7 +19,7 @@ IN_FLIGHT = 256  # the client's, as its README says
 
 
 class Residency(RecordedRuns):
-    """See the head of this file."""
+    """Runs with every request's times; see the module's docstring for the files."""
 
     what = "runs of github.com/inference-sim/residency-vllm"
 

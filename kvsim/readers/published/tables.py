@@ -1,4 +1,4 @@
-"""How the files of published runs are read: tables of strings, figures with bounds."""
+"""Parse the files of published runs: tables of strings, and bounded numbers."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,19 +22,19 @@ Column = NDArray[np.float64]
 
 
 class RunRow(NamedTuple):
-    """A row of a CSV file, without its empty cells. where: the row's place, for messages."""
+    """A row of a CSV file, without empty cells. where is the row's place, for messages."""
 
     cells: dict[str, str]
     where: str
 
     def text(self, column: str) -> str:
-        """A cell that is not empty."""
+        """The text of a cell; InputError if it is empty."""
         if column not in self.cells:
             raise InputError("no value in this column", where=self.where, value=column)
         return self.cells[column]
 
     def number(self, column: str, least: float = 0.0, empty: str | None = None) -> float:
-        """A cell as a number from `least` on; `empty` stands for an empty one."""
+        """A cell as a number of at least `least`; `empty` is the text used for an empty cell."""
         cell = self.text(column) if empty is None else self.cells.get(column, empty)
         where = f"{self.where}.{column}"
         try:
@@ -47,7 +47,7 @@ class RunRow(NamedTuple):
         return value
 
     def count(self, column: str) -> int:
-        """A cell as a count of requests, at least one."""
+        """A cell as a count of at least 1 request."""
         value = round(self.number(column, least=1.0))
         if value > MOST_REQUESTS:
             where = f"{self.where}.{column}"
@@ -56,7 +56,7 @@ class RunRow(NamedTuple):
 
 
 def read_rows(path: Path) -> list[RunRow]:
-    """The rows of a CSV file; at least one."""
+    """The rows of a CSV file; InputError if there are none."""
     rows = [RunRow(cells, str(path)) for _, cells in records(read_text(path))]
     if not rows:
         raise InputError("no rows", where=str(path))
@@ -72,7 +72,7 @@ def read_json(path: Path) -> Any:
 
 
 def head_of(path: Path) -> set[str]:
-    """The columns of a CSV file; none if there is no such file."""
+    """The column names of a CSV file; empty if there is no such file."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return set(header_of(file.readline(MOST_HEAD_BYTES)))
@@ -83,7 +83,7 @@ def head_of(path: Path) -> set[str]:
 def served(
     arrival: Column, first: Column, last: Column, prompt: Column, output: Column, where: object
 ) -> ServedTimes:
-    """Client-side times in seconds, and lengths in tokens.
+    """Times (s, measured by the client) and lengths (tokens) of the answered requests.
 
     InputError if no request was answered, or one was answered before it was sent.
     """
@@ -109,7 +109,7 @@ def request(
     output_tokens: float,
     prompt_runs: TokenRuns | None = None,
 ) -> Request:
-    """A request of at least one token either way."""
+    """A request; lengths below one token are raised to one."""
     return Request(
         id=name,
         arrival_ps=ps_from_seconds(arrival_s),

@@ -1,4 +1,4 @@
-"""SGLang's own answer of /server_info: its arguments as they became, its version and its pool."""
+"""SGLang's answer of /server_info: its arguments after resolution, its version and its KV pool."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ KEPT = (*KNOWN, *LEFT_OUT, "version", POOL)
 
 
 class SGLangAnswer(Source):
-    """/server_info or /get_server_info, whole or as `kvsim record` keeps it."""
+    """An answer of /server_info or /get_server_info, complete or as `kvsim record` stores it."""
 
     rank = ENGINE_ITSELF
     what = "SGLang's /server_info"
@@ -21,12 +21,12 @@ class SGLangAnswer(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the keys of the answer."""
+        """Recognise the answer by its keys."""
         return source.has_keys("model_path", "tp_size")
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The arguments, the version, and the tokens of the pool."""
+        """Read the arguments, the version, and the KV pool's size in tokens."""
         table = source.object()
         pairs: dict[str, Any] = {
             name: value for name, value in table.items() if name in (*KNOWN, *LEFT_OUT)

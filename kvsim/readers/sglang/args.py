@@ -1,4 +1,4 @@
-"""SGLang's arguments, by its names, as settings: of a command line or of a log."""
+"""Convert SGLang's arguments, from a command line or a log, to settings."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -68,7 +68,7 @@ DP_CONSERVATIVENESS = 0.3  # times schedule_conservativeness, with copies of the
 
 
 def take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
-    """Put the settings that `pairs` are into `found`; InputError names a value that is none."""
+    """Put the settings for these arguments into `found`; InputError for an invalid value."""
     for name, value in pairs.items():
         if value is None:
             continue
@@ -83,11 +83,11 @@ def take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
 
 
 def split_attention(found: dict[str, Any], where: str, *, resolved: bool) -> None:
-    """Convert the settings of a server with copies of the attention on its GPUs into those of one
-    copy, as SGLang 0.5.23 does.
+    """Convert the settings of a server with data-parallel attention to those of one attention rank,
+    as SGLang 0.5.23 does.
 
-    Such a server has attn_dp_size, or dp_size with enable_dp_attention. resolved: whether the
-    server has done so with what it prints, all but max_running_requests.
+    Such a server has attn_dp_size, or dp_size with enable_dp_attention. resolved: the values come
+    from the server itself, which has already divided all of them except max_running_requests.
     """
     asked = found.pop("enable_dp_attention", False)
     copies = found.pop("attention_dp_size", None) or 1
@@ -136,8 +136,8 @@ _ONLY_WITH = {
 
 
 def unread_arguments(names: Sequence[str]) -> list[str]:
-    """The arguments that are not read, of those that a server prints with a value. Arguments of
-    features that are off do not count.
+    """Unread arguments among those that a server prints with a value, without arguments of disabled
+    features.
     """
     return [
         name
@@ -149,7 +149,9 @@ def unread_arguments(names: Sequence[str]) -> list[str]:
 
 
 def left_out_notes(pairs: dict[str, Any]) -> list[str]:
-    """Notes on what is asked for and not simulated, or left to the model's config."""
+    """Notes on arguments for features that are not simulated, or that the model's
+    config decides.
+    """
     policy = pairs.get("schedule_policy", POLICIES[0])
     notes = quantization_notes(pairs)
     if policy not in POLICIES:

@@ -39,7 +39,7 @@ class SGLangCommand(CommandSource):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The flags of the first such command."""
+        """Read the flags of the first SGLang command in the text."""
         asked = cls.asked(source)
         pairs = dict(asked.known)
         if "model" in pairs:  # `sglang serve MODEL`

@@ -1,4 +1,4 @@
-"""Lines of SGLang's log that are known to say nothing which a scenario has."""
+"""Patterns of SGLang log lines that contain nothing relevant to a scenario."""
 
 import re
 

@@ -1,7 +1,7 @@
-"""The log of an SGLang server: its arguments, what came of its memory, and what its flags became.
+"""The log of an SGLang server: its arguments, its memory, and values derived from its flags.
 
-SGLang's GB are GiB. Of several ranks the least pool counts; of several models (a drafter's weights
-come second) the first.
+SGLang's GB are GiB. If several ranks report a pool, the smallest is used. If several models do, the
+first is used: a drafter's comes second.
 """
 
 import re
@@ -52,7 +52,7 @@ _SIGNS = (
 
 
 class SGLangLog(Source):
-    """Settings and steps: its step lines count tokens, not the pool over time."""
+    """Settings and steps. There are no gauges: step lines give tokens, not pool usage over time."""
 
     rank = ENGINE_ITSELF
     what = "an SGLang server's log"
@@ -60,7 +60,7 @@ class SGLangLog(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by lines that only this engine prints."""
+        """Recognise the log by lines that only SGLang prints."""
         return source.may_be_log and source.holds(*_SIGNS)
 
     @classmethod
@@ -95,7 +95,7 @@ class SGLangLog(Source):
 
 
 def _memory(found: dict[str, Any], line: str, notes: list[str]) -> None:
-    """Read a line's figures on memory, pages, the version and the device."""
+    """Read a line's figures on memory, page size, version and device."""
     if page := _PAGE.search(line):
         found["block_size"] = whole(page[1] or page[2])
     if size := _BYTES.search(line):
@@ -119,6 +119,6 @@ def _memory(found: dict[str, Any], line: str, notes: list[str]) -> None:
 
 
 def _least(found: dict[str, Any], name: str, value: float) -> None:
-    """The first pool of each rank is the model's; later ones are a drafter's, and smaller."""
+    """Store the first positive value: the first pool is the model's, later ones are a drafter's."""
     if value > 0 and name not in found:
         found[name] = value

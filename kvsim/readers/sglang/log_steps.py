@@ -1,4 +1,4 @@
-"""The steps that SGLang's log tells: a line a prompt step, and one for some forty decode steps."""
+"""The steps in SGLang's log: one line per prefill step, and one per about forty decode steps."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _RANK = re.compile(r"\d\d:\d\d:\d\d ((?:(?:DP|TP|PP|EP)\d+ ?)+)\]")
 
 
 def step_lines(lines: Iterable[str]) -> tuple[LoggedStep, ...]:
-    """The steps in the order of their lines."""
+    """The steps in order of their lines."""
     found: list[LoggedStep] = []
     first_ns = None
     for line in lines:

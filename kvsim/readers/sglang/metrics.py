@@ -1,4 +1,4 @@
-"""A scrape of an SGLang server's /metrics: pool, host memory, totals since the start."""
+"""A scrape of an SGLang server's /metrics: KV pool, host memory, totals since the start."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -63,7 +63,7 @@ class SGLangMetrics(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by a line that begins with SGLang's prefix."""
+        """Recognise the text by a line that begins with SGLang's prefix."""
         return source.document is None and (
             source.holds("# HELP sglang:", "# TYPE sglang:")
             or _LINE.search(source.data) is not None
@@ -113,7 +113,7 @@ def _settings(samples: Iterable[Metric]) -> dict[str, Any]:
 
 
 def sums_of(samples: Iterable[Metric]) -> dict[str, float]:
-    """Every metric summed over its engines, by its name without SGLang's prefix."""
+    """Every metric summed over the server's engines, under its name without SGLang's prefix."""
     sums: dict[str, float] = {}
     for name, labels, value in samples:
         plain = name.removeprefix(_PREFIX)
@@ -123,7 +123,7 @@ def sums_of(samples: Iterable[Metric]) -> dict[str, float]:
 
 
 def figures_of_sums(sums: Mapping[str, float]) -> dict[str, float]:
-    """The figures of these sums."""
+    """Figures such as totals and mean latencies, computed from summed metrics."""
     found = {figure: sums[plain] for plain, figure in _TOTALS.items() if plain in sums}
     found |= {figure: sums[figure] for figure in _CACHED.values() if figure in sums}
     if "cached_tokens_total" in sums:

@@ -1,4 +1,4 @@
-"""TensorRT-LLM's flags and words, as settings; its command line and what starts it."""
+"""Convert TensorRT-LLM's flags to settings; patterns of its command line."""
 
 import re
 from collections.abc import Callable

@@ -10,7 +10,7 @@ from kvsim.readers.trtllm.args import KNOWN, PROGRAM
 
 
 class TrtLlmCommand(CommandSource):
-    """`trtllm-serve MODEL --tp_size 2 --max_batch_size 64`."""
+    """A command such as `trtllm-serve MODEL --tp_size 2 --max_batch_size 64`."""
 
     what = "a `trtllm-serve` command line"
     program = PROGRAM
@@ -21,7 +21,7 @@ class TrtLlmCommand(CommandSource):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The flags of the first such command."""
+        """Read the flags of the first trtllm-serve command in the text."""
         asked = cls.asked(source)
         found: dict[str, Any] = {"engine": "tensorrt-llm"}
         if asked.version is not None:

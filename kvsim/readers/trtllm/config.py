@@ -1,4 +1,4 @@
-"""TensorRT-LLM's options in YAML: of `trtllm-serve --extra_llm_api_options FILE`."""
+"""TensorRT-LLM's options in YAML, for `trtllm-serve --extra_llm_api_options FILE`."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,7 +35,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 class TrtLlmConfig(Source):
-    """Keys of the LLM API, some of them below `kv_cache_config:` or `scheduler_config:`."""
+    """Options of the LLM API, some of them below `kv_cache_config:` or `scheduler_config:`."""
 
     rank = ASKED_FOR
     what = "TensorRT-LLM's options in YAML"
@@ -43,7 +43,7 @@ class TrtLlmConfig(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by its keys that no other tool has."""
+        """Recognise the file by keys that no other tool has."""
         if source.is_folder or source.document is not None or "\0" in source.text:
             return False
         if not source.holds(_KV, *_OWN) or PROGRAM.stands_in(source.text):
@@ -55,7 +55,7 @@ class TrtLlmConfig(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Every option that a scenario has; the names of the others are a note."""
+        """Read every option that a scenario has; a note lists the others."""
         found: dict[str, Any] = {"engine": "tensorrt-llm"}
         unread, notes = set(), []
         for place, value in _placed(source.string()):
@@ -84,7 +84,7 @@ class TrtLlmConfig(Source):
 
 
 def _placed(text: str) -> Iterator[tuple[str, Any]]:
-    """(keys joined by dots, value) of each option that has a value."""
+    """(keys joined by dots, value) for each option with a value."""
     above: list[tuple[int, str]] = []
     for indent, key, value in yaml_values(text):
         while above and above[-1][0] >= indent:

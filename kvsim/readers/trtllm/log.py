@@ -1,4 +1,4 @@
-"""The start-up log of TensorRT-LLM, by its C++ runtime and by its PyTorch backend."""
+"""The start-up log of TensorRT-LLM, from its C++ runtime or its PyTorch backend."""
 
 import re
 from collections.abc import Callable
@@ -45,7 +45,7 @@ _HARMLESS = tuple(
 
 
 class TrtLlmLog(Source):
-    """Settings alone, without the model, which the log does not name."""
+    """Settings of the server, without the model, which the log does not give."""
 
     rank = ENGINE_ITSELF
     what = "a TensorRT-LLM server's log"
@@ -53,12 +53,12 @@ class TrtLlmLog(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the prefix of its lines."""
+        """Recognise the log by the prefix of its lines."""
         return source.may_be_log and source.holds("[TensorRT-LLM][", "[TRT-LLM] [")
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The last line of each kind."""
+        """Read the settings; of each kind of line the last one is used."""
         found: dict[str, Any] = {"engine": "tensorrt-llm"}
         lines = source.string().splitlines()
         for line in lines:

@@ -1,1 +1,1 @@
-"""Readers of files of a vLLM server and of its benchmark."""
+"""Readers of files of a vLLM server and of vLLM's benchmark."""

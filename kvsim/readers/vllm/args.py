@@ -1,4 +1,4 @@
-"""vLLM's arguments, by its names, as settings: of a command line or of a log."""
+"""Convert vLLM's arguments, from a command line or a log, to settings."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -26,12 +26,12 @@ ONLINE_QUANTIZATIONS = {"fp8": "fp8", "fp8_per_tensor": "fp8", "fp8_per_block": 
 
 
 def fraction(value: Any) -> float:
-    """Parse a number."""
+    """Parse a value as a float."""
     return float(str(value))
 
 
 def truth(value: Any) -> bool:
-    """A switch: a flag without a value is on."""
+    """Parse a switch's value, such as `true` or `0`."""
     text = str(value).strip().lower()
     if text in ("true", "1", "yes", "on"):
         return True
@@ -41,29 +41,29 @@ def truth(value: Any) -> bool:
 
 
 def dtype(value: Any) -> str:
-    """A type of numbers, without torch's prefix."""
+    """The name of a data type without torch's prefix."""
     return str(value).removeprefix("torch.").lower()
 
 
 def text(value: Any) -> str:
-    """Parse a text."""
+    """Convert a value to text without surrounding blanks."""
     return str(value).strip()
 
 
 def kv_dtype(value: Any) -> str:
-    """Parse a cache dtype, by kvsim's names."""
+    """The name in kvsim of a KV cache data type."""
     name = dtype(value)
     return KV_DTYPES.get(name, name)
 
 
 def largest(value: Any) -> int:
-    """The largest of a list of numbers, as text or as a list."""
+    """The largest of a list of numbers, given as a list or as text."""
     parts = value if isinstance(value, list | tuple) else str(value).strip("[]() ").split(",")
     return max((whole(part) for part in parts if part != ""), default=0)
 
 
 def table(value: Any) -> dict[str, Any]:
-    """A JSON object, or one already."""
+    """The dict for a JSON object given as text, or for a dict."""
     found = json.loads(value) if isinstance(value, str) else value
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")
@@ -71,7 +71,7 @@ def table(value: Any) -> dict[str, Any]:
 
 
 def items(value: Any) -> int:
-    """Most items of a prompt, all modalities together: each has a number, or a table with one."""
+    """The largest number of multimodal items in a prompt, summed over modalities."""
     limits = [each["count"] if isinstance(each, dict) else each for each in table(value).values()]
     return sum(map(whole, limits))
 
@@ -133,7 +133,9 @@ ARGUMENTS = frozenset((*KNOWN, COMPILATION))
 
 
 def compiled(value: Any) -> dict[str, Any]:
-    """Known keys of a `--compilation-config`; none if it is no table, such as the level 3."""
+    """The keys of a `--compilation-config` that are read; {} if it is not a table, such as the
+    level 3.
+    """
     try:
         given = table(value)
     except ValueError:
@@ -142,9 +144,9 @@ def compiled(value: Any) -> dict[str, Any]:
 
 
 def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
-    """Settings of memory and scheduling in `arguments`; all others remain unread.
+    """The settings in `arguments` that concern memory and scheduling; others are ignored.
 
-    InputError names an argument with an invalid value.
+    InputError for an argument with an invalid value.
     """
     found: dict[str, Any] = {}
     for name, value in {**compiled(arguments.get(COMPILATION)), **arguments}.items():
@@ -163,7 +165,9 @@ def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
 
 
 def setting_of(argument: str) -> str:
-    """The setting that an argument is; its own name where it is several."""
+    """The name of the setting that an argument sets; the argument's own name if it is
+    not in KNOWN.
+    """
     return KNOWN[argument][0] if argument in KNOWN else argument
 
 
@@ -171,12 +175,14 @@ _ROLES = {"kv_producer": "prefill", "kv_consumer": "decode"}
 
 
 def role_of(settings: ServerSettings) -> str | None:
-    """The side of a pair that a server's connector is of; None for both sides or no pair."""
+    """The role prefill or decode that a server's kv_role gives; None for kv_both or no
+    connector.
+    """
     return _ROLES.get((settings.kv_transfer_config or {}).get("kv_role", ""))
 
 
 def vllm_notes(asked: Mapping[str, Any], unread: Iterable[str]) -> list[str]:
-    """Notes on arguments that were asked for and are not read, or count for nothing."""
+    """Notes on arguments that are not read, or that have no effect."""
     notes = unread_notes(unread, ARGUMENTS)
     notes += compilation_notes(asked)
     if str(asked.get("max_model_len")) in ("auto", "-1"):
@@ -196,7 +202,7 @@ _INNER = {
 
 
 def _inner_notes(asked: Mapping[str, Any]) -> list[str]:
-    """Notes on keys of flags that are tables which are not read."""
+    """Notes on unread keys of flags with a table as value, such as kv_transfer_config."""
     notes = []
     for name, read in _INNER.items():
         given = table(asked.get(name) or {})
@@ -208,7 +214,7 @@ def _inner_notes(asked: Mapping[str, Any]) -> list[str]:
 
 
 def compilation_notes(asked: Mapping[str, Any]) -> list[str]:
-    """A note on what a `--compilation-config` says that is not read."""
+    """A note on unread keys of `--compilation-config`."""
     if COMPILATION not in asked:
         return []
     try:
@@ -219,7 +225,7 @@ def compilation_notes(asked: Mapping[str, Any]) -> list[str]:
 
 
 def quantization_notes(asked: Mapping[str, Any]) -> list[str]:
-    """A note on a quantization that the checkpoint brings."""
+    """A note on a quantization that comes with the checkpoint and is read from its config."""
     kind = asked.get("quantization")
     if kind in UNSAID or str(kind) in ONLINE_QUANTIZATIONS:
         return []

@@ -1,7 +1,7 @@
-"""`vllm bench serve --save-result`: a JSON object a run; --save-detailed keeps its requests.
+"""`vllm bench serve --save-result`: one JSON object per run; --save-detailed includes its requests.
 
-A detailed result of an older version lacks start_times. Where its closed loop was always full, they
-follow from the latencies: each request starts when the first of those in flight has ended.
+A detailed result of an older version lacks start_times. If its closed loop was always full, they
+follow from the latencies: each request starts when the first one in flight ends.
 """
 
 from kvsim.plumbing.errors import InputError
@@ -21,7 +21,9 @@ class VllmBenchResult(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by keys that every version writes; `--append-result` writes a run a line."""
+        """Recognise a result by keys that every version writes; with `--append-result` there is one
+        run per line.
+        """
         first = source.document or source.first_record()
         first = first[0] if isinstance(first, list) else first
         return (

@@ -1,4 +1,4 @@
-"""The run that the keys of a benchmark's result describe, in a file or as printed."""
+"""Convert a benchmark's result, from a file or its printed table, to a description."""
 
 import heapq
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ _STATS = {"median": "p50", **{name: name for name in ("mean", "p50", "p90", "p95
 
 
 def described(result: Fields, where: str) -> Description:
-    """The run of these keys."""
+    """The description of the run with these result keys."""
     measured: dict[str, float] = {}
     for name, figure in _LATENCIES.items():
         stats = {f"{key}_{name}_ms": stat for key, stat in _STATS.items()}
@@ -62,7 +62,7 @@ def _load(result: Fields) -> ClientLoad | None:
 
 
 def _ended(result: Fields) -> int | None:
-    """The `date` that the benchmark wrote when it ended, by its machine's clock."""
+    """When the benchmark ended, in ns, from its `date` in local time, read as if it were UTC."""
     try:
         moment = datetime.strptime(result.text("date") or "", "%Y%m%d-%H%M%S")
     except ValueError:
@@ -71,7 +71,7 @@ def _ended(result: Fields) -> int | None:
 
 
 def _requests(result: Fields, notes: list[str]) -> Requests | None:
-    """The requests that were answered."""
+    """The answered requests; None if the result has none."""
     rows = bench_rows(result)
     starts, clock = _starts(result, rows, notes) if rows else ([], "own")
     found = [
@@ -100,7 +100,7 @@ def _plus(start: int | None, span: int | None) -> int | None:
 def _starts(
     result: Fields, rows: list[BenchRow], notes: list[str]
 ) -> tuple[list[int | None], Clock]:
-    """When each request was sent, on which clock."""
+    """The send time of each request in ns, and the clock of these times."""
     starts = [row.start_ns for row in rows]
     if result.rows("start_times"):
         begun = result.number("benchmark_start_time_unix")

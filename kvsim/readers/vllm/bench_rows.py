@@ -1,4 +1,4 @@
-"""The requests in a detailed result of `vllm bench serve`, which keeps a list for each column."""
+"""The requests in a detailed result of `vllm bench serve`, which stores one list per column."""
 
 from typing import Any, NamedTuple
 
@@ -9,8 +9,8 @@ _COLUMNS = ("input_lens", "output_lens", "ttfts", "itls", "start_times", "errors
 
 
 class BenchRow(NamedTuple):
-    """One request. start_ns: on the benchmark's clock; ttft_ns, e2e_ns: from then on. None where
-    the result does not say.
+    """One request. start_ns is on the benchmark's clock; ttft_ns and e2e_ns are relative to it.
+    None: not in the result.
     """
 
     prompt_tokens: int | None

@@ -1,6 +1,6 @@
 """The table that a benchmark prints at its end: `vllm bench serve`, or SGLang's bench_serving.
 
-People paste it where they have no result file. Each of its lines is a key of that file.
+Users paste it if they have no result file. Each line corresponds to a key of that file.
 """
 
 import re
@@ -50,7 +50,7 @@ _HARMLESS = tuple(
 
 
 class PrintedBench(Source):
-    """One table; a file with several of them is several results."""
+    """One printed table; a file with several tables has several results."""
 
     rank = CLIENT
     what = "a benchmark's printed result"
@@ -59,12 +59,12 @@ class PrintedBench(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by its title."""
+        """Recognise the table by its title."""
         return source.document is None and not source.is_folder and source.holds(TITLE)
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The means and percentiles, by the keys of the result file."""
+        """Read means and percentiles, under the keys of the result file."""
         lines = source.string().splitlines()
         values = dict[str, Any](entry for line in lines if (entry := _entry(line)) is not None)
         run = described(Fields(values, source.name, source.ledger), source.name)

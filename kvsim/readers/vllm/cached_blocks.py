@@ -1,7 +1,7 @@
-"""KV cache events of vLLM (vllm/distributed/kv_events.py), and the blocks that they leave cached.
+"""vLLM's KV cache events (vllm/distributed/kv_events.py), and the set of cached blocks after them.
 
-Events are arrays with a tag, or maps with a `type`; fields that newer versions put at the end may
-be missing. Token ids, which are the prompts, are not kept.
+Events are arrays with a tag, or maps with a `type`. Fields that newer versions append may be
+missing. Token ids, which are the prompts, are not stored.
 """
 
 from collections import Counter
@@ -23,8 +23,8 @@ DEVICE = "GPU"  # what an event without a medium is of
 
 
 class KvEvent(NamedTuple):
-    """One event. kind: one of KINDS. hashes: of its blocks. block_size: tokens of each, where it
-    says so. medium: where the blocks are. group: of layers, where there are several.
+    """One event. kind is one of KINDS. hashes are those of its blocks. block_size is in tokens per
+    block, if given. medium is where the blocks are. group is the layer group, if there are several.
     """
 
     kind: str
@@ -36,8 +36,8 @@ class KvEvent(NamedTuple):
 
 
 class KvBatch(NamedTuple):
-    """Events published at once. time_s: since 1970. sequence: its number, where frames were kept.
-    rank: of data parallelism.
+    """Events published together. time_s is a Unix time. sequence is the batch's number, if frames
+    were recorded. rank is the data-parallel rank.
     """
 
     time_s: float | None
@@ -47,10 +47,10 @@ class KvBatch(NamedTuple):
 
 
 class CachedBlocks:
-    """The blocks that hold cached content, by (rank, medium, group, hash).
+    """The blocks that are cached, by (rank, medium, group, hash).
 
-    Two blocks may hold the same content, each stored and removed by an event of its own. The
-    content is cached while one of them is.
+    Several blocks may hold the same content; each is stored and removed by its own event. The
+    content is cached as long as one of them is.
     """
 
     def __init__(self) -> None:
@@ -58,9 +58,9 @@ class CachedBlocks:
         self.unknown_removals = 0
 
     def apply(self, event: KvEvent, rank: int = 0) -> None:
-        """Apply the event of this rank.
+        """Update the set with an event of this rank.
 
-        A removed block that was never stored is counted only: the record may begin late.
+        The removal of a block that was never stored is only counted, since a record may begin late.
         """
         if event.kind == CLEARED:
             self._blocks = Counter({key: n for key, n in self._blocks.items() if key[0] != rank})
@@ -75,16 +75,16 @@ class CachedBlocks:
                 self.unknown_removals += 1
 
     def hashes(self, medium: str = DEVICE, group: int = 0, rank: int = 0) -> set[BlockHash]:
-        """Hashes of the content cached there now."""
+        """Hashes of the content that is cached for this medium, layer group and rank."""
         return {key[3] for key in self._blocks if key[:3] == (rank, medium, group)}
 
     def __len__(self) -> int:
-        """Blocks, those of equal content counted each."""
+        """The number of cached blocks, including those with equal content."""
         return self._blocks.total()
 
 
 def batch(value: Any, where: str, sequence: int | None = None) -> KvBatch:
-    """A decoded payload: [time, [event...], rank?], a map of these, or one event by itself."""
+    """Parse a decoded payload: [time, [event...], rank?], a map with these, or a single event."""
     if isinstance(value, Mapping) and "events" in value:
         time_s, events, rank = value.get("ts"), value["events"], value.get("data_parallel_rank")
     elif _kind(value) is not None:
@@ -106,7 +106,7 @@ def batch(value: Any, where: str, sequence: int | None = None) -> KvBatch:
 
 
 def _kind(value: Any) -> str | None:
-    """The kind of an event; None for what is none."""
+    """The kind of an event; None if the value is not an event."""
     if isinstance(value, Mapping):
         kind = value.get("type", value.get("event_type"))
     else:

@@ -1,7 +1,7 @@
-"""A `vllm serve` command line: in a shell script, a file of its own, a manifest, or on kvsim's own
-command line.
+"""A `vllm serve` command line, in a shell script, a text file, a manifest, or as an argument of
+kvsim.
 
-A file that `--config` names is read too, if it is next to the script.
+A file given by `--config` is read too, if it is next to the script.
 """
 
 from pathlib import Path
@@ -16,14 +16,18 @@ from kvsim.readers.vllm.yaml_arguments import config_words
 
 
 class VllmCommand(CommandSource):
-    """`vllm serve MODEL --flags`, or the API server's module, or its image."""
+    """A command `vllm serve MODEL --flags`, the API server's Python module, or vLLM's container
+    image.
+    """
 
     what = "a `vllm serve` command line"
     program = PROGRAM
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The flags of the first such command, and what the file says that `--config` names."""
+        """Read the flags of the first vLLM command in the text, and the file given by
+        `--config`.
+        """
         found = cls.asked(source)
         notes: list[str] = []
         asked: dict[str, Any] = {}

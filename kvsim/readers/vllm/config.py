@@ -1,4 +1,6 @@
-"""vLLM's arguments in a YAML file: of `vllm serve --config`, or Helm values of production-stack."""
+"""vLLM's arguments in YAML: a file for `vllm serve --config`, or Helm values of
+production-stack.
+"""
 
 import re
 
@@ -26,8 +28,10 @@ _OTHERS = ("trace_version:", "apiVersion:", "image:", "services:")  # of YAML of
 
 
 class VllmConfig(Source):
-    """Keys are flags without their dashes, or in camelCase below `vllmConfig:`. They become the
-    words of a command line, and are read as such.
+    """A YAML file with vLLM's arguments.
+
+    Keys are flags without dashes, or camelCase keys below `vllmConfig:`. They are converted to a
+    command line and parsed as such.
     """
 
     rank = ASKED_FOR
@@ -36,7 +40,7 @@ class VllmConfig(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by its keys, some of which are vLLM's own."""
+        """Recognise the file by keys that are vLLM's arguments."""
         if source.is_folder or source.document is not None or "\0" in source.text:
             return False
         if _HELM.search(source.text):
@@ -52,7 +56,7 @@ class VllmConfig(Source):
 
     @classmethod
     def servers(cls, source: Sniffed) -> list[StartedServer]:
-        """The models of Helm values, each of which is a server."""
+        """The models in Helm values; each one is a server."""
         try:
             models = helm_models(source.string(), source.name) if _HELM.search(source.text) else []
         except InputError:
@@ -61,7 +65,7 @@ class VllmConfig(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The arguments of a model."""
+        """Read the arguments of one model."""
         text, notes, tag = source.string(), list[str](), None
         if _HELM.search(text):
             models = helm_models(text, source.name)
@@ -86,7 +90,9 @@ class VllmConfig(Source):
 
 
 def described(found: Arguments, where: str, notes: list[str], tag: str | None) -> Description:
-    """Describe a server by its arguments. tag: of its image."""
+    """Describe a server by its arguments. tag is the container image's tag, which may give the
+    version.
+    """
     settings = settings_of(found.known, where).model_copy(update={"engine": "vllm"})
     version = _TAG.match(tag) if tag else None
     if version is not None:

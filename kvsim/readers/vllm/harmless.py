@@ -1,4 +1,4 @@
-"""Lines of vLLM's log that are known to say nothing which a scenario has."""
+"""Patterns of vLLM log lines that contain nothing relevant to a scenario."""
 
 import re
 

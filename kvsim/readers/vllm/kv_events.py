@@ -1,7 +1,8 @@
-"""Recorded KV cache events: MessagePack as it is published, or JSON, a batch or an event a line.
+"""Recorded KV cache events: MessagePack as vLLM publishes it, or JSON lines with a batch or an
+event each.
 
-A binary file holds values one after the other: payloads ([time, events, rank]), or whole frames
-([topic, sequence number of eight bytes, payload]). See `kvsim.readers.vllm.cached_blocks`.
+A binary file contains values one after the other. Each is a payload ([time, events, rank]), or a
+frame ([topic, 8-byte sequence number, payload]). See `kvsim.readers.vllm.cached_blocks`.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ _SEQUENCE_BYTES = 8
 
 
 class KvEvents(Source):
-    """The block size, and what became of the cache."""
+    """A record of KV cache events, which gives the block size and the cached set at the end."""
 
     rank = ENGINE_ITSELF
     what = "KV cache events"
@@ -28,14 +29,14 @@ class KvEvents(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by the events' tags near its beginning."""
+        """Recognise the record by event tags near its beginning."""
         return any(sign in source.data[: 1 << 16] for sign in _SIGNS) and (
             source.document is not None or bool(source.records) or _is_binary(source.data)
         )
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The cached set after all events, its largest size, and what is missing in the record."""
+        """Read the cached set after all events, its largest size, and gaps in the record."""
         cached = CachedBlocks()
         sizes: set[int] = set()
         stored, removed, most = 0, 0, 0
@@ -73,7 +74,7 @@ class KvEvents(Source):
 
 
 def batches(source: Sniffed) -> Iterator[KvBatch]:
-    """The batches in order; InputError where one is none."""
+    """The batches in order; InputError for an invalid one."""
     if source.document is not None:
         listed = isinstance(source.document, list) and not isinstance(
             source.document[0], str | float
@@ -115,7 +116,7 @@ def _is_frame(value: Any) -> bool:
 
 
 def _unpacked(data: bytes, where: str) -> Iterator[Any]:
-    """The values of MessagePack text, none larger than the text itself."""
+    """The MessagePack values in these bytes; lengths beyond the data's size are refused."""
     need("msgpack", where=where)
     import msgpack
 
@@ -137,7 +138,7 @@ def _unpacked(data: bytes, where: str) -> Iterator[Any]:
 
 
 def _gaps(sequences: list[int]) -> list[str]:
-    """Sentences on the frames missing in the sequence numbers."""
+    """Sentences on frames that are missing in the sequence numbers."""
     lost = sum(max(after - before - 1, 0) for before, after in pairwise(sequences))
     back = sum(after <= before for before, after in pairwise(sequences))
     notes = []

@@ -1,7 +1,7 @@
 """The log of a vLLM server: its start-up, and its gauges every ten seconds.
 
-Lines differ by version; each pattern here is of a line that some version from 0.6 to 0.33 prints.
-Of several workers the least pool counts, as the engine itself decides.
+Lines differ between versions; each pattern matches a line that some version from 0.6 to 0.33
+prints. If several workers report a pool, the smallest is used, as the engine does.
 """
 
 import re
@@ -88,7 +88,7 @@ _SIGNS = (
 
 
 class VllmLog(Source):
-    """The log of the API server and its workers, whole or in excerpts."""
+    """The log of the API server and its workers, complete or in excerpts."""
 
     rank = ENGINE_ITSELF
     what = "a vLLM server's log"
@@ -96,12 +96,12 @@ class VllmLog(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by lines that only this engine prints."""
+        """Recognise the log by lines that only vLLM prints."""
         return source.may_be_log and source.holds(*_SIGNS)
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Settings from its lines, gauges from its ten-second lines."""
+        """Read settings and steps, and gauges from the ten-second lines."""
         notes: list[str] = []
         everything = source.string().splitlines()
         lines = _last_start([each for each in everything if _tells(each)], notes)
@@ -128,12 +128,14 @@ class VllmLog(Source):
 
 
 def _tells(line: str) -> bool:
-    """Whether a line may match anything here: most of a long log are lines of requests."""
+    """Whether a line may match any pattern; most lines of a long log are about requests and are
+    skipped.
+    """
     return any(mark in line for mark in _MARKS)
 
 
 def _last_start(lines: list[str], notes: list[str]) -> list[str]:
-    """The lines from the last start on, where a log holds several."""
+    """The lines from the server's last start on, if a log has several."""
     starts = [at for at, line in enumerate(lines) if _ARGUMENTS.search(line)]
     if len(starts) < 2:
         return lines
@@ -145,9 +147,7 @@ def _last_start(lines: list[str], notes: list[str]) -> list[str]:
 
 
 def _settings(lines: list[str], where: str, notes: list[str]) -> dict[str, Any]:
-    """Settings as asked for, overwritten by those the engine resolved: later kinds of lines are
-    more exact.
-    """
+    """Settings from the log. Values that the engine resolved override those that were asked for."""
     asked: dict[str, Any] = {}
     config: dict[str, Any] = {}
     printed: dict[str, Any] = {}
@@ -187,7 +187,7 @@ def _settings(lines: list[str], where: str, notes: list[str]) -> dict[str, Any]:
 
 
 def _captured(text: str) -> dict[str, Any]:
-    """The largest batch that is captured as a CUDA graph, if printed arguments have it."""
+    """The largest batch size captured as a CUDA graph, if the printed arguments have it."""
     inner = inside(text, "compilation_config")
     found = {} if inner is None else pairs_of(inner, (_CAPTURED,))
     size = str(found.get(_CAPTURED, ""))
@@ -195,7 +195,7 @@ def _captured(text: str) -> dict[str, Any]:
 
 
 def _drafts(text: str) -> dict[str, Any]:
-    """The drafts that printed arguments name."""
+    """The speculative decoding config in printed arguments."""
     inner = inside(text, "speculative_config")
     found = {} if inner is None else pairs_of(inner, _DRAFTS)
     for key, value in found.items():

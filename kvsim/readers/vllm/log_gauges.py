@@ -18,9 +18,9 @@ _NO_YEAR = 2000  # a leap year: all days have a place in it
 
 
 def gauge_lines(lines: list[str], notes: list[str]) -> tuple[GaugeSample, ...]:
-    """The gauges of the first engine in order of time, local time; none where no line has a clock.
+    """The gauges of the first engine in order of local time; empty if no line has a time.
 
-    A note for each kind of line that was left out.
+    A note is added for each kind of line that was left out.
     """
     samples: list[GaugeSample] = []
     first: str | None = None
@@ -48,9 +48,9 @@ def gauge_lines(lines: list[str], notes: list[str]) -> tuple[GaugeSample, ...]:
 
 
 def clock_ns(line: str) -> int | None:
-    """The time of a log's line, as if its clock were UTC.
+    """The time of a log line in ns, read as if it were UTC; None if it has none.
 
-    A line without a year gets one with 29 February; None if it has no time.
+    A line without a year gets the year 2000, which has a 29 February.
     """
     clock = _CLOCK.search(line)
     return None if clock is None else _moment_ns(clock)

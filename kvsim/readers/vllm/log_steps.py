@@ -1,9 +1,9 @@
-"""The steps that vLLM logs with `--enable-logging-iteration-details`, a line each.
+"""The steps that vLLM logs with `--enable-logging-iteration-details`, one per line.
 
-The engine's core writes the line from 0.14 on, the front end since about 0.25. The latter begins
-with the engine's number and ends with the pool's usage, and has `(dummy)` for a rank without work.
-Tokens of preempted requests that are computed again count as generation tokens. A step of nothing
-is written with zeros.
+From 0.14 on the engine core writes the line, since about 0.25 the front end does. The latter's
+lines begin with the engine's number, end with the pool's usage, and have `(dummy)` for a rank
+without work. Recomputed tokens of preempted requests are counted as generation tokens. An empty
+step is written with zeros.
 """
 
 import re
@@ -25,7 +25,7 @@ _RANK = re.compile(r"Engine (\d+): Iteration|EngineCore_DP(\d+)\b")
 
 
 def step_lines(lines: Iterable[str], notes: list[str]) -> tuple[LoggedStep, ...]:
-    """The steps in the order of their lines; a note on those that computed nothing."""
+    """The steps in order of their lines; a note counts steps that computed nothing."""
     found: list[LoggedStep] = []
     idle, first_ns = 0, None
     for line in lines:

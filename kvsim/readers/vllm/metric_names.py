@@ -1,4 +1,4 @@
-"""vLLM's metrics, by its names, as settings, gauges and figures: of a scrape or a time series."""
+"""Convert vLLM's metrics, from a scrape or a time series, to settings, gauges and figures."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -107,7 +107,9 @@ _READ = frozenset(
 
 
 def take_names(ledger: SourceLedger | None, samples: Iterable[Metric]) -> None:
-    """Tell the ledger the metrics, and the labels of the cache configuration, that are read."""
+    """Record in the ledger the metrics that are read, and the labels of the cache
+    config that are.
+    """
     for name, labels, _ in samples if ledger is not None else ():
         assert ledger is not None
         plain = family(name.removeprefix(PREFIX))
@@ -121,7 +123,7 @@ def take_names(ledger: SourceLedger | None, samples: Iterable[Metric]) -> None:
 
 
 def cache_settings(labels: Mapping[str, str], where: str) -> dict[str, Any]:
-    """Settings in the labels of `vllm:cache_config_info`."""
+    """Settings from the labels of `vllm:cache_config_info`."""
     arguments = {name: labels[label] for label, name in _LABELS.items() if label in labels}
     found = settings_of(arguments, where).reported()
     tokens, concurrency = labels.get("kv_cache_size_tokens"), labels.get("kv_cache_max_concurrency")
@@ -135,7 +137,7 @@ def cache_settings(labels: Mapping[str, str], where: str) -> dict[str, Any]:
 
 
 def settings_from(samples: Iterable[Metric], where: str) -> ServerSettings:
-    """The settings that a scrape shows, and how fast its tier's copies were on average."""
+    """Settings from a scrape, with the average rate of copies to and from a KV tier."""
     found: dict[str, Any] = {}
     samples = list(samples)
     add_settings(found, samples, where)
@@ -149,10 +151,9 @@ def settings_from(samples: Iterable[Metric], where: str) -> ServerSettings:
 
 
 def speculation_from(figures: Mapping[str, float]) -> dict[str, Any]:
-    """Speculative decoding by the counters of drafts: the number of tokens of a draft, and the
-    share of them that was accepted.
+    """num_speculative_tokens and acceptance rate, from the counters of drafts; {} without drafts.
 
-    The drafter itself has no metric.
+    No metric gives the drafter.
     """
     drafts, proposed = figures.get("drafts"), figures.get("draft_tokens")
     if not drafts or not proposed:
@@ -165,7 +166,9 @@ def speculation_from(figures: Mapping[str, float]) -> dict[str, Any]:
 
 
 def add_settings(found: dict[str, Any], samples: Iterable[Metric], where: str) -> None:
-    """Add to `found` what the labels of metrics say; of several models the first counts."""
+    """Add to `found` the settings in metric labels; if there are several models, the first one's
+    name.
+    """
     ranks: set[str] = set()
     for name, labels, _ in samples:
         if not name.startswith(PREFIX):
@@ -187,7 +190,7 @@ def figures_from(samples: Iterable[Metric]) -> dict[str, float]:
 
 
 def sums_of(samples: Iterable[Metric]) -> dict[str, float]:
-    """Every metric summed over its engines, by its name without vLLM's prefix."""
+    """Every metric summed over the server's engines, under its name without vLLM's prefix."""
     sums: dict[str, float] = {}
     older: dict[str, float] = {}
     for name, labels, value in samples:
@@ -202,7 +205,7 @@ def sums_of(samples: Iterable[Metric]) -> dict[str, float]:
 
 
 def figures_of_sums(sums: Mapping[str, float]) -> dict[str, float]:
-    """The figures of these sums."""
+    """Figures such as totals and mean latencies, computed from summed metrics."""
     found = {}
     for plain, figure in (_TOTALS | _DRAFTED).items():
         total = sums.get(f"{plain}_total", sums.get(plain))

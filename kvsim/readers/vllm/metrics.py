@@ -1,4 +1,4 @@
-"""A scrape of a vLLM server's /metrics: `vllm:cache_config_info` is the pool as it really is."""
+"""A scrape of a vLLM server's /metrics; `vllm:cache_config_info` gives the actual KV pool."""
 
 import re
 
@@ -27,7 +27,7 @@ class VllmMetricsScrape(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by a line that begins with vLLM's prefix."""
+        """Recognise the text by a line that begins with vLLM's prefix."""
         return source.document is None and (
             source.holds("# HELP vllm:", "# TYPE vllm:") or _LINE.search(source.data) is not None
         )
@@ -44,7 +44,7 @@ class VllmMetricsScrape(Source):
 
 
 def _draft_notes(figures: dict[str, float]) -> list[str]:
-    """Notes on speculative decoding by its counters; no metric names the drafter."""
+    """Notes on speculative decoding that only counters show; no metric gives the drafter."""
     said = speculation_from(figures)
     if not said:
         return []

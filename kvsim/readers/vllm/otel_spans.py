@@ -1,5 +1,6 @@
-"""OpenTelemetry spans of a vLLM server (`llm_request`), as a collector's file exporter writes them:
-OTLP as JSON, a document or a line a batch.
+"""OpenTelemetry spans of a vLLM server (`llm_request`), as written by a collector's file exporter.
+
+The format is OTLP as JSON: one document, or one batch per line.
 """
 
 import re
@@ -24,7 +25,7 @@ _HARMLESS = re.compile(
 
 
 class OtelSpans(Source):
-    """The server's own times: arrival at the server, first token, end."""
+    """Times measured by the server: arrival at the server, first token, end."""
 
     rank = ENGINE_ITSELF
     what = "OpenTelemetry spans"
@@ -33,12 +34,12 @@ class OtelSpans(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by OTLP's outermost key."""
+        """Recognise the file by OTLP's outermost key."""
         return source.has_keys("resourceSpans") or "resourceSpans" in source.first_record()
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """A request a span that counts tokens."""
+        """One request for each span that has token counts."""
         rows: list[SourceRequest] = []
         model: str | None = None
         unfinished = 0
@@ -58,7 +59,7 @@ class OtelSpans(Source):
 
 
 def _spans(source: Sniffed) -> Iterator[Fields]:
-    """The spans, whatever the service and the library."""
+    """All spans, of any service and library."""
     batches: Iterator[tuple[str, Any]] = (
         values(source.data, source.name)
         if source.document is None

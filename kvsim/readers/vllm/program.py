@@ -1,4 +1,4 @@
-"""vLLM's program: its command, its image and its flags, for the readers of command lines."""
+"""vLLM as a `Program`: its command, container image and flags, for the readers of command lines."""
 
 import re
 

@@ -1,7 +1,7 @@
-"""Settings written as JSON, by vLLM's names.
+"""Settings as JSON, under vLLM's names.
 
-It is meta.json of an observed run, or a list of them, one a run, each with the `file` of its
-requests.
+The file is meta.json of an observed run, or a list of such objects, one per run, each with the
+`file` of its requests.
 """
 
 import re
@@ -22,7 +22,7 @@ _MORE = ("gpu", "vllm_version", "num_gpu_blocks", "kv_cache_tokens", "gpu_memory
 
 
 class SettingsJson(Source):
-    """A JSON object (or a list of them) with a model and settings of the engine."""
+    """A JSON object, or a list of objects, with a model and the engine's settings."""
 
     rank = ENGINE_ITSELF
     what = "settings as JSON"
@@ -30,7 +30,7 @@ class SettingsJson(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by its keys, some of which are vLLM's own."""
+        """Recognise the file by the key model and several of vLLM's settings."""
         value = source.document
         first = value[0] if isinstance(value, list) and value else value
         if not isinstance(first, dict) or "model" not in first or "kvsim" in first:
@@ -39,7 +39,7 @@ class SettingsJson(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Read the settings; unknown keys are noted and ignored."""
+        """Read the settings; unknown keys are listed in a note."""
         notes: list[str] = []
         if isinstance(source.document, list):
             by_file = {

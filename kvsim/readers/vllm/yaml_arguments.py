@@ -1,5 +1,6 @@
-"""vLLM's arguments in YAML, as words of its command line: of `vllm serve --config`, and Helm values
-of production-stack.
+"""Convert vLLM's arguments in YAML to the words of a command line.
+
+The YAML is a file for `vllm serve --config`, or Helm values of production-stack.
 """
 
 import json
@@ -29,10 +30,10 @@ _OF_KUBERNETES = frozenset(
 
 
 class HelmModel(NamedTuple):
-    """One entry of `modelSpec:` of production-stack's values.
+    """One entry of `modelSpec:` in production-stack's values.
 
-    words: of its command line. tag: of its image. unread: keys that are not read. replicas: as
-    asked for.
+    words are those of the model's command line. tag is the container image's. unread has keys that
+    are not read. replicas is the entry's number.
     """
 
     words: tuple[str, ...]
@@ -42,18 +43,18 @@ class HelmModel(NamedTuple):
 
 
 def config_words(text: str, where: str) -> list[str]:
-    """The words of a file of `vllm serve --config`: each key is a flag, as vLLM makes it."""
+    """The command line for a file of `vllm serve --config`; each key is a flag, as in vLLM."""
     table = next((each for each in documents(text, where) if isinstance(each, dict)), {})
     return list(_words(table))
 
 
 def helm_models(text: str, where: str) -> list[HelmModel]:
-    """The models that Helm values of production-stack serve."""
+    """The models that production-stack's Helm values serve."""
     return [_helm_model(each) for each in mappings(documents(text, where)) if "modelURL" in each]
 
 
 def helm_keys(text: str, where: str) -> list[str]:
-    """The keys of Helm values, those of tables with the table's name before them."""
+    """The keys of Helm values, as `table.key` inside a table."""
     found = []
     for table in documents(text, where):
         for key, value in table.items() if isinstance(table, dict) else ():
@@ -62,7 +63,7 @@ def helm_keys(text: str, where: str) -> list[str]:
 
 
 def known_keys(text: str, where: str) -> int:
-    """How many keys at the top of a YAML file are arguments of vLLM."""
+    """The number of a YAML file's top-level keys that are vLLM's arguments."""
     tables = [each for each in documents(text, where) if isinstance(each, dict)]
     names = {str(key).replace("-", "_") for key in (tables[0] if tables else ())}
     switched_off = {name.removeprefix("no_") for name in names} & SWITCHES
@@ -116,7 +117,9 @@ def _helm_model(model: Mapping[str, Any]) -> HelmModel:
 
 
 def _lmcache(cache: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """LMCache as the connector that production-stack starts it as, and the keys not read."""
+    """--kv-transfer-config for LMCache as production-stack starts it, and the keys that are not
+    read.
+    """
     role = str(cache.get("kvRole") or "kv_both")
     nixl = cache.get("enableNixl") or cache.get("enablePD")
     config: dict[str, Any] = {"kv_connector": "LMCacheConnectorV1", "kv_role": role}
