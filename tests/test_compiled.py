@@ -48,11 +48,13 @@ CASES = {
 }
 
 
-def test_every_line_of_the_list_means_some_file() -> None:
+def test_every_pattern_of_compiled_txt_matches_a_file() -> None:
     assert [pattern for pattern in LIST if not any(ROOT.glob(pattern))] == []
 
 
-def test_an_edited_source_is_run_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edited_source_runs_instead_of_its_compiled_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(compiled.SWITCH, raising=False)
     monkeypatch.setattr(compiled, "library", lambda: "there")
     name = "kvsim/sequence.py"
@@ -119,7 +121,9 @@ def test_compiled_and_interpreted_runs_write_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_both_forms_say_the_same_of_random_scenarios(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_and_interpreted_runs_of_random_scenarios_are_equal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(compiled.SWITCH, raising=False)
     if not (DIGESTS.exists() and compiled.counts(DIGESTS)):
         pytest.skip("nothing is compiled, or its sources were edited since")
@@ -163,7 +167,7 @@ def test_no_compiled_method_passes_star_arguments_to_its_base() -> None:
                 assert not any(isinstance(each, ast.Starred) for each in call.args), name
 
 
-def test_no_protocol_that_isinstance_asks_is_compiled() -> None:
+def test_runtime_checkable_protocols_are_not_compiled() -> None:
     """mypyc makes a plain class of it, which `runtime_checkable` refuses on import."""
     found = [name for name in sources() if "@runtime_checkable" in (ROOT / name).read_text()]
     assert found == []
@@ -177,7 +181,7 @@ def test_no_compiled_class_is_an_abc() -> None:
         assert not re.search(r"\b(ABC|ABCMeta)\b", (ROOT / name).read_text()), name
 
 
-def test_a_compiled_class_that_is_extended_in_a_plain_file_allows_it() -> None:
+def test_compiled_classes_with_interpreted_subclasses_allow_them() -> None:
     """A default in the body of a compiled class is a field, which compiled code reads: that of a
     subclass in a plain file is never seen.
     """

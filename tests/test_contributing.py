@@ -37,13 +37,13 @@ def run(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_an_allocator_of_another_package_passes_the_contract_tests(package: Path) -> None:
+def test_plugin_allocator_passes_the_contract_tests(package: Path) -> None:
     done = run(package, "pytest", "-q", "-p", "no:cacheprovider", "tests/contracts", "-k", "slabs")
     assert done.returncode == 0, done.stdout[-2000:]
     assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 14
 
 
-def test_it_runs_by_its_name_and_its_options_are_refused_by_theirs(package: Path) -> None:
+def test_plugin_allocator_runs_by_kind_and_its_errors_name_its_options(package: Path) -> None:
     done = run(package, "kvsim.cli", "run", "chat", "--set", 'allocator=[{kind="slabs"}]', "--json")
     assert done.returncode == 0, done.stderr
     assert '"allocator": "slabs"' in done.stdout
@@ -52,7 +52,7 @@ def test_it_runs_by_its_name_and_its_options_are_refused_by_theirs(package: Path
     assert "slab_tokens" in wrong.stderr
 
 
-def test_allocator_kind_is_unknown_without_its_package() -> None:
+def test_plugin_allocator_kind_is_unknown_without_its_package() -> None:
     done = run(Path(), "kvsim.cli", "run", "chat", "--set", 'allocator=[{kind="slabs"}]')
     assert done.returncode == 2
     assert "unknown allocator" in done.stderr

@@ -53,7 +53,7 @@ def test_the_page_on_llamacpp_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "K (q8_0): 2176.00 MiB, V (q8_0): 2176.00 MiB" in capsys.readouterr().out
 
 
-def test_the_list_of_commands_is_current() -> None:
+def test_generated_list_of_commands_is_current() -> None:
     assert (ROOT / "docs" / "commands.md").read_text() == page(), "make docs"
 
 
@@ -94,7 +94,7 @@ def test_the_commands_of_the_task_pages_run(
         assert done.exit_code == 0, (line, done.output)
 
 
-def test_the_pool_on_the_page_of_sizing_is_the_answer() -> None:
+def test_sizing_page_pool_equals_the_commands_answer() -> None:
     text = (ROOT / "docs" / "size-a-pool.md").read_text()
     command = blocks(text, "bash")[0].split()
     done = CliRunner().invoke(app, command[1:], env={"COLUMNS": "100"})
@@ -102,7 +102,7 @@ def test_the_pool_on_the_page_of_sizing_is_the_answer() -> None:
         assert line in done.output
 
 
-def test_the_error_on_the_page_of_sizing_is_read_as_it_says(tmp_path: Path) -> None:
+def test_oom_error_on_the_sizing_page_is_read_as_documented(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "size-a-pool.md").read_text()
     (log,) = blocks(text, "text server.log")
     (tmp_path / "server.log").write_text(log)
@@ -110,7 +110,7 @@ def test_the_error_on_the_page_of_sizing_is_read_as_it_says(tmp_path: Path) -> N
     assert done.output == blocks(text, "text")[1]
 
 
-def test_the_reference_of_scenarios_is_current() -> None:
+def test_generated_scenario_reference_is_current() -> None:
     assert (ROOT / "docs" / "scenario.md").read_text() == markdown(), (
         "kvsim options --markdown > docs/scenario.md"
     )
@@ -128,7 +128,7 @@ def test_schedule_in_the_docs_replays() -> None:
     assert sorted(name for row in rows for name in row["finished"]) == ["r0", "r1"]
 
 
-def test_links_of_the_documentation_lead_somewhere() -> None:
+def test_documentation_links_resolve() -> None:
     for source in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", source.read_text()):
             assert (source.parent / target).exists(), f"{source.name}: {target}"
@@ -192,7 +192,7 @@ def test_measured_tiers_page_prints_its_output(
     assert capsys.readouterr().out == printed
 
 
-def test_the_page_on_measured_tiers_is_tested_whole() -> None:
+def test_every_block_of_the_measured_tiers_page_is_tested() -> None:
     text = (ROOT / "reports/tiers-measured/README.md").read_text()
     assert len(MEASURED) == len(blocks(text, "text")) == 6
 

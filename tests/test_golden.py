@@ -17,7 +17,7 @@ SLOW = ("azure-conv", "llamacpp-vllm-or-sglang", "vllm-or-sglang-mooncake")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in RECIPES]
 )
-def test_a_recipe_gives_the_summary_it_gave(name: str) -> None:
+def test_recipe_summary_matches_its_recorded_digest(name: str) -> None:
     if name in NOT_RECORDED:
         pytest.skip(NOT_RECORDED[name])
     workload = tomllib.loads(RECIPES[name].read_text())["workload"]
@@ -28,5 +28,5 @@ def test_a_recipe_gives_the_summary_it_gave(name: str) -> None:
     assert not moved, f"python -m kvsim run {name} --json gives other figures than it did"
 
 
-def test_every_recipe_has_its_digests() -> None:
+def test_every_recipe_has_recorded_digests() -> None:
     assert DIGESTS.keys() | NOT_RECORDED.keys() == RECIPES.keys()

@@ -13,7 +13,7 @@ REQUESTS = [Request(f"r{i}", i * 10**9, 80, 30, 200) for i in range(60)]
 SGLANG = {"kind": "sglang", "schedule_policy": "lpm"}
 
 
-def test_allocators_with_own_schedulers_run_as_if_alone(tables: Any) -> None:
+def test_allocators_with_separate_schedulers_run_as_if_alone(tables: Any) -> None:
     paged, radix = {"kind": "paged"}, {"kind": "radix"}
     both = tables(allocator=[paged, {**radix, "scheduler": SGLANG}])
     alone = [
@@ -26,7 +26,7 @@ def test_allocators_with_own_schedulers_run_as_if_alone(tables: Any) -> None:
     assert not together[0].requests.equals(together[1].requests)
 
 
-def test_own_scheduler_survives_writing_and_reading(tables: Any) -> None:
+def test_scheduler_of_an_allocator_survives_writing_and_reading(tables: Any) -> None:
     made = tables(allocator=[{"kind": "paged"}, {"kind": "radix", "scheduler": SGLANG}])
     tables_written = kvsim.simulate(made, REQUESTS).scenario
     written = tables_written["allocator"][1]["scheduler"]
@@ -49,7 +49,9 @@ def test_labels_distinguish_schedulers(tables: Any) -> None:
         (7, "allocator.scheduler: not a table"),
     ],
 )
-def test_errors_of_an_own_scheduler_name_its_key(tables: Any, scheduler: Any, words: str) -> None:
+def test_errors_in_an_allocators_scheduler_name_its_key(
+    tables: Any, scheduler: Any, words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         Scenario.from_table(tables(allocator=[{"kind": "radix", "scheduler": scheduler}]))
 

@@ -48,7 +48,7 @@ def test_every_command_of_the_readme_can_be_pasted(line: str) -> None:
         command.make_context(line, words)  # raises on an option or an argument that is not there
 
 
-def test_the_readme_is_short() -> None:
+def test_readme_is_short() -> None:
     """A first reading takes five minutes: at most 600 words, tables and commands included."""
     assert len(README.split()) <= 600
 
@@ -96,7 +96,7 @@ def test_readme_figures_of_published_runs_equal_the_report() -> None:
     assert f"{number[near]} of {number[len(errors)]} within 10 %" in line
 
 
-def test_the_runs_of_the_table_are_those_on_one_node() -> None:
+def test_readme_medians_by_gpu_equal_those_of_single_node_runs() -> None:
     """Each median of the table again, from the errors of the runs."""
     found: dict[tuple[str, int], list[float]] = {}
     for run in read("real-runs/runs.json"):
@@ -121,7 +121,7 @@ def test_readme_figures_on_the_papers_trace_equal_the_report() -> None:
     assert f"{draw['streams']} simulated traces" in line
 
 
-def test_the_hit_rates_are_those_of_the_page() -> None:
+def test_readme_hit_rates_equal_the_hit_rate_page() -> None:
     """tests/whatif/cache_curve holds the page's figures against the trace itself."""
     page = (ROOT / "docs/explain-a-hit-rate.md").read_text()
     (shown,) = re.findall(r"```text\ncache, tokens(.*?)\nOf ", page, re.S)

@@ -25,7 +25,7 @@ def schema() -> Draft202012Validator:
     return Draft202012Validator(scenario_schema())
 
 
-def test_the_command_prints_a_json_schema() -> None:
+def test_schema_command_prints_a_json_schema() -> None:
     done = CliRunner().invoke(app, ["schema"])
     printed = json.loads(done.stdout)
     Draft202012Validator.check_schema(printed)
@@ -33,12 +33,12 @@ def test_the_command_prints_a_json_schema() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_shipped_scenario_is_accepted(path: Path) -> None:
+def test_schema_accepts_every_shipped_scenario(path: Path) -> None:
     assert not list(schema().iter_errors(tomllib.loads(path.read_text())))
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_scenario_that_can_be_read_is_accepted(seed: int) -> None:
+def test_schema_accepts_random_valid_scenarios(seed: int) -> None:
     table = scenario(Random(seed))
     try:
         Scenario.from_table(table)

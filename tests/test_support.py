@@ -83,7 +83,7 @@ REFUSED = (
 )
 
 
-def test_each_row_is_the_first_to_refuse_some_server() -> None:
+def test_every_row_of_the_support_table_refuses_some_server_first() -> None:
     """A row behind another that refuses the same would say nothing."""
     check(ServerParts())
     check(TIER._replace(drafts=True, stages=2))
@@ -95,12 +95,12 @@ def test_each_row_is_the_first_to_refuse_some_server() -> None:
         assert error.value.where
 
 
-def test_tiers_name_parts_of_the_table() -> None:
+def test_tiers_list_only_features_of_the_support_table() -> None:
     for kind in TIERS:
         assert TIERS.get(kind).serves <= EVERY_PART, kind
 
 
-def test_the_generated_part_of_the_limits_is_current() -> None:
+def test_generated_part_of_the_limits_page_is_current() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert text == page(text), "make docs"
 

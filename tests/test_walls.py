@@ -90,7 +90,7 @@ def test_engine_and_results_import_nothing_above_them(lower: str) -> None:
             )
 
 
-def test_all_tables_of_the_terminal_have_one_style() -> None:
+def test_all_terminal_tables_have_one_style() -> None:
     makers = {path for path in FILES if "rich.table" in imports(path)}
     assert {path.relative_to(PACKAGE).as_posix() for path in makers} == {"report/whole_words.py"}
 
@@ -125,13 +125,13 @@ def test_libraries_are_imported_only_in_their_folders(library: str, rooms: set[s
     assert users_of(library) <= rooms
 
 
-def test_nothing_but_its_command_knows_the_explorer() -> None:
+def test_only_the_explore_command_imports_the_explorer() -> None:
     for path in FILES:
         if room(path) not in ("explore", "commands"):
             assert not any(name.startswith("kvsim.explore") for name in imports(path)), path
 
 
-def test_kvsim_never_imports_the_evidence() -> None:
+def test_kvsim_never_imports_evidence() -> None:
     """But for commands of `kvsim validate`, found by name where there is a checkout."""
     for path in FILES:
         assert not any(name.split(".")[0] == "evidence" for name in imports(path)), path
@@ -178,7 +178,7 @@ def registries() -> dict[str, set[str]]:
     return found
 
 
-def test_siblings_never_import_each_other() -> None:
+def test_registered_modules_of_one_kind_never_import_each_other() -> None:
     """What several implementations share has a module of its own."""
     stores = {f"kvsim.backend.stores.{name}" for name in ("paged", "contiguous", "buffers")}
     for family in (*registries().values(), stores):
@@ -277,7 +277,7 @@ def made() -> set[str]:
     return {ast.unparse(function).rpartition(".")[2] for function in calls}
 
 
-def test_bases_of_a_single_class_are_made_themselves() -> None:
+def test_base_classes_with_one_subclass_are_instantiated() -> None:
     """One that is not is a floor of that class: a reader must hold both."""
     heirs: dict[str, list[str]] = {}
     for name, (_, bases) in classes().items():
@@ -296,7 +296,7 @@ def test_class_has_at_most_500_lines_with_its_bases() -> None:
     assert longer == LONG_CLASSES.keys()
 
 
-def test_options_are_where_a_package_has_its_option_classes() -> None:
+def test_files_named_options_contain_option_classes() -> None:
     """And nowhere else is a file called so, but for the command of that name."""
     for path in PACKAGE.rglob("options.py"):
         if path.parent.name != "commands":

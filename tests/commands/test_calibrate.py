@@ -109,13 +109,13 @@ def test_calibrate_fit_json_lists_the_tried_forms(steps: Path) -> None:
     assert len(table["samples"]["embedded"]) == 19
 
 
-def test_an_unknown_form_lists_the_known(steps: Path) -> None:
+def test_unknown_calibration_form_error_lists_the_known_ones(steps: Path) -> None:
     result = CliRunner().invoke(app, ["calibrate", "fit", str(steps), "--form", "spline"])
     assert isinstance(result.exception, InputError)
     assert "--form: unknown token-cost form; got 'spline'" in str(result.exception)
 
 
-def test_the_plotted_errors_are_those_summed_up(steps: Path) -> None:
+def test_plotted_held_out_errors_match_the_summary(steps: Path) -> None:
     samples = read_samples(steps).samples()
     found = fit(samples, resamples=2)
     errors = held_out_errors(found, samples)

@@ -28,7 +28,7 @@ def test_calibrate_tier_recovers_link_speeds() -> None:
     assert all(errors.max < 1e-6 for errors in found.errors.values())
 
 
-def test_files_have_a_latency_each_way() -> None:
+def test_fitted_file_link_has_separate_read_and_write_latencies() -> None:
     latencies = {"write": 200e-6, "read": 80e-6}
     samples = [
         CopySample(way, size, latency + size / 2e9)
@@ -38,7 +38,7 @@ def test_files_have_a_latency_each_way() -> None:
     assert fit_link(samples, one_latency=False).latency_s == pytest.approx(latencies)
 
 
-def test_sizes_that_do_not_follow_a_line_have_large_errors() -> None:
+def test_copy_times_not_linear_in_size_have_large_fit_errors() -> None:
     samples = [CopySample("store", size, (size / 1e9) ** 0.5) for size in SIZES]
     assert fit_link(samples, one_latency=True).errors["store"].max > 0.5
 
@@ -61,7 +61,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_tables_run_in_a_scenario(tmp_path: Path) -> None:
+def test_tier_tables_written_by_calibrate_run_in_a_scenario(tmp_path: Path) -> None:
     out, folder = tmp_path / "tier.toml", tmp_path / "files"
     folder.mkdir()
     arguments = ["calibrate", "tier", "--model", str(config(tmp_path)), "--out", str(out)]

@@ -62,7 +62,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return done.stdout, place / "out"
 
 
-def test_run_keeps_the_contract(stored: tuple[str, Path]) -> None:
+def test_run_writes_the_documented_files_and_summary(stored: tuple[str, Path]) -> None:
     printed, out = stored
     summary = json.loads(printed)
     assert [run["allocator"] for run in summary["runs"]] == ["max-buffer", "doubling", "paged"]
@@ -100,13 +100,13 @@ def test_the_same_scenario_gives_the_same_bytes(scenario: Path) -> None:
     assert json.dumps(without_wall(first)) == json.dumps(without_wall(second))
 
 
-def test_single_steps_change_nothing_but_the_option(scenario: Path) -> None:
+def test_run_with_max_steps_1_gives_the_same_numbers(scenario: Path) -> None:
     leaps = json.loads(kvsim("run", scenario, "--json").stdout)
     steps = json.loads(kvsim("run", scenario, "--json", "--set", "max_steps=1").stdout)
     assert without_wall(leaps)["runs"] == without_wall(steps)["runs"]
 
 
-def test_the_stored_scenario_runs_again(stored: tuple[str, Path]) -> None:
+def test_stored_scenario_reruns_with_the_same_summary(stored: tuple[str, Path]) -> None:
     printed, out = stored
     first = json.loads(printed)
     again = json.loads(kvsim("run", out / "scenario.toml", "--json").stdout)
@@ -170,7 +170,7 @@ def test_run_without_a_served_request_exits_with_2(scenario: Path, tmp_path: Pat
     assert (out / "summary.json").exists()  # what was found out is kept
 
 
-def test_help_needs_nothing_heavy() -> None:
+def test_help_imports_no_heavy_library() -> None:
     code = (
         "import sys; sys.argv = ['kvsim', '--help']\n"
         "from kvsim.cli import app\n"
@@ -184,7 +184,7 @@ def test_help_needs_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_run_of_one_replica_without_tiers_needs_no_module_of_theirs() -> None:
+def test_run_of_one_replica_imports_no_fleet_or_tier_modules() -> None:
     code = (
         "import sys; sys.argv = ['kvsim', 'run', 'chat', '--set', 'workload.num_requests=5']\n"
         "from kvsim.cli import main\n"

@@ -52,7 +52,7 @@ def fault(path: Path | str, *overrides: str) -> str:
     return str(caught.value)
 
 
-def test_a_block_larger_than_the_pool_is_the_blocks_fault(path: Path) -> None:
+def test_error_for_a_block_larger_than_the_pool_names_block_size(path: Path) -> None:
     message = fault(path, "allocator.1.block_size=1048576")
     assert message.startswith("allocator.block_size: the pool holds less than one block")
     assert "1,048,576 tokens" in message
@@ -95,7 +95,7 @@ def test_missing_array_item_names_the_existing_ones(path: Path) -> None:
     assert "several items of that name" in fault(path, "allocator.paged.block_size=32")
 
 
-def test_one_allocator_without_a_list_goes_by_its_kind_too(path: Path) -> None:
+def test_single_allocator_table_is_addressed_by_its_kind(path: Path) -> None:
     head, _, tail = TEXT.partition("[[allocator]]")
     path.write_text(
         f'{head}[allocator]\nkind = "paged"\n[workload]{tail.partition("[workload]")[2]}'
@@ -176,7 +176,7 @@ def test_remedies_of_errors_work(monkeypatch: pytest.MonkeyPatch) -> None:
         check_device("cpu")
 
 
-def test_the_reference_knows_the_keys_before_the_first_table() -> None:
+def test_reference_lists_keys_before_the_first_table() -> None:
     head = markdown().partition("## `[model]`")[0]
     assert "| `seed` | integer, >= 0 | 0 |" in head
     assert "| `max_steps` | integer, >= 1 |" in head
@@ -195,7 +195,7 @@ def test_the_reference_knows_the_keys_before_the_first_table() -> None:
         (("memory", "m", "--engine", "{}"), "error: --engine: '{}' is not one of 'vllm', "),
     ],
 )
-def test_a_wrong_use_is_one_line_as_every_other_error(
+def test_command_line_usage_error_is_one_line(
     words: tuple[str, ...],
     said: str,
     capsys: pytest.CaptureFixture[str],
@@ -210,7 +210,7 @@ def test_a_wrong_use_is_one_line_as_every_other_error(
     assert line.endswith(" --help")
 
 
-def test_a_device_that_is_none_names_near_ones_and_the_command_that_lists_all() -> None:
+def test_unknown_device_error_suggests_near_names_and_kvsim_devices() -> None:
     with pytest.raises(InputError, match=r"'l5'; did you mean .*'l4'.* `kvsim devices` lists all"):
         named_device("l5", "--device")
 
@@ -292,7 +292,7 @@ OF_A_SCENARIO = {  # every command that takes one, with what it cannot do withou
 }
 
 
-def test_every_command_that_takes_a_scenario_is_tried() -> None:
+def test_list_of_commands_with_a_scenario_is_complete() -> None:
     taking = {
         name
         for name, command in get_command(app).commands.items()  # type: ignore[attr-defined]
@@ -303,7 +303,7 @@ def test_every_command_that_takes_a_scenario_is_tried() -> None:
 
 
 @pytest.mark.parametrize("command", OF_A_SCENARIO)
-def test_an_error_while_a_scenario_is_made_ready_has_file_and_line(
+def test_scenario_error_names_file_and_line_in_every_command(
     command: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`doctor`, `sweep`, `advise` and `capacity` named the key alone."""
@@ -314,7 +314,7 @@ def test_an_error_while_a_scenario_is_made_ready_has_file_and_line(
 
 
 @pytest.mark.parametrize("command", ["doctor", "sweep", "advise", "capacity"])
-def test_a_key_that_the_command_line_sets_has_no_line(
+def test_error_in_a_key_set_on_the_command_line_names_no_line(
     command: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(path.parent)

@@ -82,7 +82,7 @@ def test_no_line_of_help_is_wider_than_80_columns() -> None:
         assert max(map(len, _help(*words).splitlines())) <= 80, words
 
 
-def test_the_traces_in_examples_are_in_the_catalogue() -> None:
+def test_traces_in_help_examples_are_in_the_catalogue() -> None:
     """Once `azure-conv`, which is a recipe's name."""
     named = [
         word

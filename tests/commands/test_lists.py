@@ -18,7 +18,7 @@ def told(*arguments: str) -> str:
     return result.stdout
 
 
-def test_recipes_are_listed_with_their_questions_and_printed_whole(tmp_path) -> None:
+def test_recipes_command_lists_questions_and_prints_a_recipe(tmp_path) -> None:
     listed = json.loads(told("recipes", "--json"))["recipes"]
     assert [each["name"] for each in listed] == list(recipes())
     assert all(each["question"].endswith((")", "?")) for each in listed)
@@ -42,7 +42,7 @@ def test_models_and_devices_are_listed_and_narrowed(kind: str) -> None:
         told(kind, "no such name")
 
 
-def test_a_slice_of_a_gpu_is_shown_by_its_name() -> None:
+def test_devices_lists_mig_slices_by_name() -> None:
     (slice_,) = json.loads(told("devices", "h100-mig-3g.40gb", "--json"))["devices"]
     (whole,) = (
         each for each in json.loads(told("devices", "--json"))["devices"] if each["name"] == "h100"

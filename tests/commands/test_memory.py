@@ -53,7 +53,7 @@ def test_memory_json_lists_sliding_window_layers():
     assert row["paged"] > 4 * row["doubling"]
 
 
-def test_the_items_of_the_pool_sum_up_and_tp_helps():
+def test_memory_items_sum_to_the_device_and_tp_halves_kv_per_gpu():
     one = answer("llama-3-70b", "--device", "h200", "--quantization", "fp8")
     two = answer(
         "llama-3-70b", "--device", "h200", "--tensor-parallel-size", 2, "--quantization", "fp8"
@@ -123,7 +123,7 @@ def test_hybrid_model_enlarges_the_block_size():
     assert "would set blocks of 1,056 tokens in 4 groups of layers" in words
 
 
-def test_model_of_states_alone_has_a_concurrency_by_states(tmp_path):
+def test_mamba_model_concurrency_equals_the_number_of_states(tmp_path):
     """Mamba-2: a sequence costs its states, however long; the pool is a number of sequences."""
     config = {"model_type": "mamba2", "hidden_size": 256, "num_hidden_layers": 4, "num_heads": 8}
     config |= {"head_dim": 64, "state_size": 16, "vocab_size": 1000, "torch_dtype": "bfloat16"}
@@ -207,7 +207,7 @@ def test_memory_command_refuses_invalid_options(words, message):
 
 
 @pytest.mark.parametrize(("alignment", "block"), [(None, 1056), (1088, 1088)])
-def test_a_run_has_the_blocks_that_are_printed(alignment, block):
+def test_run_uses_the_number_of_blocks_that_memory_prints(alignment, block):
     """States that prefill writes out within chunks make blocks multiples of 64 tokens."""
     key = "prefill_checkpoint_alignment"
     tables = {
@@ -238,7 +238,7 @@ def test_a_run_has_the_blocks_that_are_printed(alignment, block):
         ("qwen3.5-35b-a3b", "0.28", "not of this version"),
     ],
 )
-def test_prefill_checkpoints_of_models_without_them_are_refused(model, version, told):
+def test_prefill_checkpoint_alignment_is_refused_for_unsupported_models(model, version, told):
     with pytest.raises(InputError, match=told):
         ask(
             *(model, "--device", "h200", "--engine-version", version, "--max-model-len", 8192),
@@ -259,7 +259,7 @@ def test_memory_command_notes_differences_of_kvsim_run():
     ("flag", "value", "other"),
     [("num-speculative-tokens", 5, "drafter"), ("max-lora-rank", 64, "max_loras")],
 )
-def test_a_flag_that_would_do_nothing_is_refused(flag, value, other):
+def test_memory_flag_without_the_flag_it_needs_is_refused(flag, value, other):
     with pytest.raises(InputError, match=f"changes nothing without {other}"):
         ask("llama-3.1-8b", "--device", "h100", f"--{flag}", value)
 
@@ -309,7 +309,7 @@ def test_memory_notes_an_engine_version_newer_than_known():
 
 
 @pytest.mark.parametrize("model", ["qwen3.5-9b", "gpt-oss-20b", "qwen3-8b"])
-def test_a_scenario_has_the_tokens_that_its_engine_would_log(model, tmp_path):
+def test_memory_of_a_scenario_reports_the_tokens_its_engine_logs(model, tmp_path):
     """Hybrids too: as `kvsim memory` has them by flags."""
     path = tmp_path / "served.toml"
     path.write_text(f"""

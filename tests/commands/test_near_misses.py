@@ -38,7 +38,7 @@ def test_counts_with_suffixes_are_read_as_by_vllm(flag: str, short: str, long: s
 
 
 @pytest.mark.parametrize("name", ["awq", "gptq", "awq_marlin", "gptq_marlin"])
-def test_checkpoints_of_four_bits_go_by_vllms_names(name: str) -> None:
+def test_vllm_names_of_4_bit_quantization_size_as_int4(name: str) -> None:
     assert said(*POOL, "--quantization", name, "--json") == said(
         *POOL, "--quantization", "int4", "--json"
     )
@@ -52,7 +52,7 @@ def test_memory_ranks_and_blocks_follow_vllm() -> None:
     assert "refuse blocks" not in said(*POOL, "--block-size", "32")
 
 
-def test_method_given_as_drafter_and_device_given_twice_are_refused() -> None:
+def test_drafter_that_is_a_method_and_repeated_device_are_refused() -> None:
     found = said(*POOL, "--drafter", "eagle3")
     assert "memory.drafter: the name of a method, not of a drafter" in found
     assert "[speculative_config]" in found
@@ -60,7 +60,7 @@ def test_method_given_as_drafter_and_device_given_twice_are_refused() -> None:
     assert "--device: the scenario says it; leave it out, or change br.toml" in found
 
 
-def test_an_empty_file_and_a_scenario_are_no_sources(tmp_path: Path) -> None:
+def test_import_refuses_an_empty_file_and_a_scenario(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_text(" \n")
     with pytest.raises(InputError, match=r"server\.log: the file is empty"):
@@ -70,7 +70,7 @@ def test_an_empty_file_and_a_scenario_are_no_sources(tmp_path: Path) -> None:
         import_sources([str(recipe)], {}, tmp_path / "out.toml")
 
 
-def test_errors_name_kinds_and_no_class() -> None:
+def test_errors_name_kinds_instead_of_classes() -> None:
     for part in ("engine", "memory", "fleet"):
         for path in (ROOT / "kvsim" / part).rglob("*.py"):
             assert "value=type(" not in path.read_text(), path
@@ -87,7 +87,7 @@ def test_errors_name_kinds_and_no_class() -> None:
         Simulation(Scenario.from_table(table), [])
 
 
-def test_difference_of_an_empty_list_lists_its_keys_alone() -> None:
+def test_difference_to_an_empty_list_names_the_keys_of_its_items() -> None:
     one, other = {"tier": [{"kind": "lmcache", "gib": 4}]}, {"tier": []}
     assert [each.key for each in differences([one, other])] == ["tier.0.kind", "tier.0.gib"]
     assert [each.key for each in differences([{"note": "a"}, {"note": ""}])] == ["note"]

@@ -40,7 +40,7 @@ def test_every_table_inside_a_table_is_listed() -> None:
     assert asked > 50
 
 
-def test_every_key_that_names_a_file_is_known_as_one() -> None:
+def test_path_keys_list_every_option_that_is_a_path() -> None:
     """By these keys the explorer keeps links within the scenario's folder."""
     found = {
         name
@@ -51,7 +51,7 @@ def test_every_key_that_names_a_file_is_known_as_one() -> None:
     assert {"path", "hf_config"} <= found <= set(PATH_KEYS)
 
 
-def test_keys_of_inner_tables_are_found() -> None:
+def test_options_command_finds_keys_of_inner_tables() -> None:
     for key, table in (
         ("ttl_s", "allocator.eviction_policy"),
         ("per_prompt", "workload.items"),

@@ -28,7 +28,7 @@ def told(*arguments: str) -> str:
     return done.output
 
 
-def test_the_options_name_every_victim() -> None:
+def test_options_reference_lists_every_preemption_victim() -> None:
     page = told("options", "--markdown")
     for name in VICTIMS:
         assert f'"{name}"' in page
@@ -36,7 +36,7 @@ def test_the_options_name_every_victim() -> None:
 
 
 @pytest.mark.parametrize("form", ["file", "folder"])
-def test_a_drafter_is_found_by_its_path(tmp_path: Path, form: str) -> None:
+def test_drafter_is_found_by_its_path(tmp_path: Path, form: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(DRAFTER))
     path = tmp_path / "config.json" if form == "file" else tmp_path
     asked = ("memory", "qwen3-8b", "--device", "h100", "--json")
@@ -60,7 +60,7 @@ def test_drafter_path_is_relative_to_the_scenario_file(tmp_path: Path, drafter: 
     assert first.pool.capacity_bytes < plain.pool.capacity_bytes
 
 
-def test_a_long_command_says_how_far_it_is_where_no_terminal_is(
+def test_long_command_prints_progress_lines_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "LINE_EVERY_S", 0.002)

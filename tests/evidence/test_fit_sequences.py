@@ -49,7 +49,7 @@ def points():
     ]
 
 
-def test_the_fit_finds_both_times_of_a_sequence_and_the_layers_time():
+def test_fit_recovers_time_per_sequence_and_per_layer():
     found = {(each["kind"], each.get("before")): each for each in sequence_entries(points())}
     assert found.keys() == {(kind, age) for kind in ("llama", "qwen3") for age in (None, "0.14.0")}
     for (kind, before), entry in found.items():
@@ -66,7 +66,7 @@ def test_client_differences_pair_points_of_equal_server_and_length():
     assert differences([made(8), made(8), made(16, isl=2048), made(32, overlapped=False)]) == []
 
 
-def test_points_faster_than_their_kernels_and_rare_architectures_tell_nothing():
+def test_fit_excludes_points_faster_than_their_kernels_and_rare_architectures():
     slow = made(512, kernels_ms=4.0)
     slow = replace(slow, kernels_ms=2.1 * slow.point.silicon_tpot_ms)
     rare = [made(clients, kind="rare") for clients in (1, 2)]
@@ -74,5 +74,5 @@ def test_points_faster_than_their_kernels_and_rare_architectures_tell_nothing():
     assert telling([*points(), slow, *rare, *sglang]) == points()
 
 
-def test_without_points_there_are_no_entries():
+def test_fit_without_points_has_no_entries():
     assert sequence_entries([]) == []

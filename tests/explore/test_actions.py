@@ -67,7 +67,7 @@ def test_every_control_has_a_widget(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", list(ALLOCATORS))
-def test_another_kind_of_allocator_has_its_own_options(kind: str) -> None:
+def test_changing_the_allocator_kind_shows_its_options(kind: str) -> None:
     other = "max-buffer" if kind != "max-buffer" else "paged"
     first = actions.turn(visit(), DESK, {"allocator.1.kind": other, "allocator.1.label": "b"})
     turned = actions.turn(first, DESK, {"allocator.1.kind": kind})
@@ -124,7 +124,7 @@ def test_allocators_are_added_and_removed() -> None:
     assert here.state.table["allocator"] == tables[-1:]
 
 
-def test_the_tour_and_own_scenarios_have_pins_of_their_own() -> None:
+def test_tour_and_other_scenarios_have_separate_pinned_runs() -> None:
     here = actions.pin(visit(), DESK)
     stop = actions.begin(here, DESK, f"{TOUR}{STOPS[0]}")
     assert stop.pins == ()
@@ -148,7 +148,7 @@ def test_pinned_runs_are_added_and_removed() -> None:
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_suggestions_of_a_tour_stop_can_be_applied(stop: str) -> None:
+def test_suggested_changes_of_a_tour_stop_can_be_applied(stop: str) -> None:
     here = actions.begin(visit(), DESK, f"tour:{stop}")
     for index in range(len(find_stop(stop).tries)):
         tried = actions.attempt(here, DESK, index)
@@ -157,7 +157,7 @@ def test_suggestions_of_a_tour_stop_can_be_applied(stop: str) -> None:
 
 
 @pytest.mark.parametrize("base", list(STARTING_POINTS))
-def test_every_number_can_be_swept(base: str) -> None:
+def test_explorer_can_sweep_every_number(base: str) -> None:
     here = visit(base)
     knobs = dict(numbers(here.state.table))
     assert knobs
@@ -169,12 +169,12 @@ def test_every_number_can_be_swept(base: str) -> None:
 
 
 @pytest.mark.parametrize("ends_", [(5, 1, 3), (1, 5, 1), ("a", "b", 3), (1, 2, "many")])
-def test_a_range_that_is_none_is_refused(ends_: tuple[Any, ...]) -> None:
+def test_explorer_refuses_an_invalid_sweep_range(ends_: tuple[Any, ...]) -> None:
     with pytest.raises(InputError):
         actions.sweep(visit(), DESK, "scheduler.max_num_seqs", *ends_)
 
 
-def test_control_titles_are_unique_words() -> None:
+def test_explorer_control_titles_are_unique() -> None:
     for base, point in STARTING_POINTS.items():
         titles = knob_titles(dict(numbers(point.table)), point.table)
         assert len(set(titles.values())) == len(titles), base

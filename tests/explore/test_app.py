@@ -102,7 +102,7 @@ def test_explore_without_dash_names_the_package_to_install(monkeypatch: pytest.M
     assert "pip install 'kvsim[explore]'" in str(done.exception)
 
 
-def test_a_port_that_is_taken_and_a_host_that_is_none_are_named() -> None:
+def test_explorer_errors_name_a_taken_port_and_an_invalid_host() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -112,14 +112,14 @@ def test_a_port_that_is_taken_and_a_host_that_is_none_are_named() -> None:
         serve(None, "no such host", 0, lambda _: None)
 
 
-def test_the_command_line_does_not_load_dash() -> None:
+def test_command_line_does_not_import_dash() -> None:
     from subprocess import run
 
     code = "import sys, kvsim.cli; sys.exit('dash' in sys.modules)"
     assert run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_nothing_is_answered_without_the_token_of_the_printed_address() -> None:
+def test_explorer_refuses_requests_without_the_printed_token() -> None:
     """Neither page nor callback nor file; once shown, a cookie that no other site sends has it."""
     for host in ("127.0.0.1", "0.0.0.0"):
         context = PageContext(STARTING_POINTS, Answered(), "chat")
@@ -156,7 +156,7 @@ def test_malformed_requests_are_refused_without_a_traceback(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_faults_of_our_own_are_not_called_malformed(
+def test_internal_errors_are_not_reported_as_malformed_requests(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kvsim.explore.app.plotly_script", lambda: 1 // 0)
@@ -165,7 +165,7 @@ def test_faults_of_our_own_are_not_called_malformed(
         client.get("/plotly.js")
 
 
-def test_the_printed_address_opens_the_page_and_no_other_does() -> None:
+def test_only_the_printed_address_opens_the_explorer() -> None:
     import threading
     from urllib.error import HTTPError
     from urllib.request import HTTPCookieProcessor, build_opener, urlopen

@@ -117,7 +117,7 @@ def test_browser_shows_the_map_and_the_report(opened: Any, served: str) -> None:
     wait(opened, SETTLED)
 
 
-def test_the_library_that_draws_is_the_small_one(opened: Any) -> None:
+def test_explorer_page_loads_the_reduced_plotly(opened: Any) -> None:
     """Dash's own takes 4.8 MB, and a browser on two cores a second more."""
     asked = "return performance.getEntriesByType('resource').map(e => new URL(e.name).pathname)"
     paths = opened.execute_script(asked)
@@ -125,7 +125,7 @@ def test_the_library_that_draws_is_the_small_one(opened: Any) -> None:
     assert not [path for path in paths if path.endswith("plotly.min.js")]
 
 
-def test_the_saved_scenario_is_a_file(opened: Any, tmp_path: Path) -> None:
+def test_explorer_saves_the_scenario_as_a_file(opened: Any, tmp_path: Path) -> None:
     opened.execute_cdp_cmd(
         "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
     )
@@ -212,7 +212,7 @@ def test_invalid_value_is_shown_as_one_line(opened: Any) -> None:
     assert "block_size%3D64" in opened.current_url or "block_size+%3D+64" in opened.current_url
 
 
-def test_pinned_runs_stand_side_by_side_and_in_the_address(opened: Any) -> None:
+def test_pinned_runs_are_shown_together_and_stored_in_the_address(opened: Any) -> None:
     opened.find_element("id", "pin").click()
     wait(opened, "return document.querySelectorAll('.pins button').length === 1")
     slide(opened, 9)
@@ -225,7 +225,7 @@ def test_pinned_runs_stand_side_by_side_and_in_the_address(opened: Any) -> None:
     wait(opened, "return document.querySelectorAll('#numbers thead th').length === 3")
 
 
-def test_a_knob_is_swept_as_a_curve(opened: Any) -> None:
+def test_explorer_draws_a_swept_key_as_a_curve(opened: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
     knob = wait(opened, "return document.querySelector('#sweep-low').value")

@@ -47,7 +47,9 @@ def points(tmp_path: Path) -> dict[str, StartingPoint]:
         *(("chat", "/etc/passwd"), ("tour:blocks", "pyproject.toml")),
     ],
 )
-def test_an_address_names_no_file_outside(points: Any, setting: str, path: str, base: str) -> None:
+def test_page_address_cannot_name_files_outside_the_scenario_folder(
+    points: Any, setting: str, path: str, base: str
+) -> None:
     with pytest.raises(InputError, match="files of its scenario's folder alone"):
         check_paths(_put(points[base], setting % path), points[base])
     if base == "mine" and "speculative" not in setting:
@@ -56,7 +58,7 @@ def test_an_address_names_no_file_outside(points: Any, setting: str, path: str, 
 
 
 @pytest.mark.parametrize("setting", PATHS)
-def test_error_of_a_file_quotes_nothing_of_it(points: Any, setting: str) -> None:
+def test_explorer_errors_do_not_quote_file_contents(points: Any, setting: str) -> None:
     """Whatever reads it, by whatever error; kvsim run in a terminal says the rest."""
     base = points["mine"]
     table = _put(base, setting % "inside.csv")

@@ -119,7 +119,7 @@ def test_invalid_page_address_is_a_one_line_error(query: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_a_given_scenario_is_first(tmp_path: Path) -> None:
+def test_explorer_lists_the_given_scenario_first(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(Path(recipes()["chat"]).read_text())
     starting_points = find_starting_points(str(tmp_path / "mine.toml"))
     assert next(iter(starting_points)) == "mine"

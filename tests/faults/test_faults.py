@@ -104,7 +104,7 @@ def killed() -> Iterator[list["subprocess.Popen[str]"]]:
 
 
 @pytest.mark.slow
-def test_a_process_killed_while_it_writes_leaves_a_whole_result_or_none(
+def test_process_killed_while_writing_leaves_a_complete_result_or_none(
     scenario: Path, tmp_path: Path, killed: list["subprocess.Popen[str]"]
 ) -> None:
     out, waits = tmp_path / "out", random.Random(0)
@@ -131,7 +131,7 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_result_or_none(
 
 
 @pytest.mark.slow
-def test_two_processes_on_one_folder_leave_the_result_of_one(
+def test_two_processes_writing_one_folder_leave_one_complete_result(
     scenario: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -242,9 +242,7 @@ def test_full_disk_leaves_earlier_results_intact(scenario: Path, tmp_path: Path)
     assert not list(out.iterdir())
 
 
-def test_an_old_result_survives_a_new_one_that_cannot_be_written(
-    scenario: Path, tmp_path: Path
-) -> None:
+def test_failed_write_of_a_new_result_keeps_the_old_one(scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     subprocess.run(command(WRITER, scenario, out, 3, 1), check=True, capture_output=True)
     done = kvsim("run", scenario, "--out", out, "--set", "seed=4", before=FULL)
@@ -253,7 +251,7 @@ def test_an_old_result_survives_a_new_one_that_cannot_be_written(
     assert not left_over(out)
 
 
-def test_a_destination_is_tried_before_the_work(scenario: Path, tmp_path: Path) -> None:
+def test_unwritable_output_is_refused_before_the_simulation(scenario: Path, tmp_path: Path) -> None:
     """Whoever began to simulate would fail: there is nothing that simulates."""
     (tmp_path / "file").write_text("")
     for before, out in (("", tmp_path / "file" / "out"), (FULL.replace("6000", "10"), tmp_path)):
@@ -264,7 +262,7 @@ def test_a_destination_is_tried_before_the_work(scenario: Path, tmp_path: Path) 
         assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_full_disk_is_seen_where_a_folder_would_be_made(tmp_path: Path) -> None:
+def test_full_disk_is_reported_when_creating_a_folder(tmp_path: Path) -> None:
     code = f"{FULL.replace('6000', '10')}\nfrom pathlib import Path\nimport sys\n" + (
         "from kvsim.plumbing.writing import check_writable\ncheck_writable(Path(sys.argv[1]))\n"
     )
@@ -285,7 +283,7 @@ check_writable(Path(sys.argv[1]) / "out")
 """
 
 
-def test_a_read_only_folder_is_seen_before_the_work() -> None:
+def test_read_only_output_folder_is_refused_before_the_simulation() -> None:
     with tempfile.TemporaryDirectory() as folder:  # pytest's own lies where nobody may look
         Path(folder).chmod(0o555)
         done = subprocess.run(
@@ -317,7 +315,7 @@ def test_writing_to_a_device_file_keeps_it(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_the_last_file_marks_the_rest_as_whole(tmp_path: Path) -> None:
+def test_last_written_file_marks_the_folder_as_complete(tmp_path: Path) -> None:
     """Killed between two renames, a folder has no mark, old or new."""
     replace_files(tmp_path, {name: lambda path: path.write_text("old") for name in ("a", "mark")})
 

@@ -80,7 +80,7 @@ def test_folder_name_that_is_not_utf8_is_accepted(folder: Path, line: str) -> No
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems know no such names")
-def test_a_name_that_no_file_can_hold_is_said_in_one_line(folder: Path) -> None:
+def test_path_that_is_not_utf8_in_a_scenario_is_a_one_line_error(folder: Path) -> None:
     place = folder / os.fsdecode(b"o\xff")
     place.mkdir()
     (place / "t.jsonl").write_text(TRACE)
@@ -119,7 +119,7 @@ def test_terminal_codes_in_labels_are_shown_as_text(folder: Path) -> None:
         assert shown in told, shown
 
 
-def test_a_label_that_would_command_the_terminal_is_refused_in_one_line(folder: Path) -> None:
+def test_label_with_terminal_control_codes_is_a_one_line_error(folder: Path) -> None:
     (folder / "s.toml").write_text(SCENARIO.format(label="\\u009b2J\\u001b[2J", workload=SYNTHETIC))
     done = shell("kvsim run s.toml --json", folder)
     assert (done.returncode, done.stdout) == (2, b"")

@@ -35,7 +35,7 @@ def test_fuzz_campaign_resumes_after_its_last_case(
     assert second - first
 
 
-def test_a_case_that_fails_is_kept_once_a_place(
+def test_fuzz_campaign_saves_one_case_per_distinct_failure(
     asked: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(path: Path) -> None:

@@ -25,7 +25,7 @@ SLOW = (
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_file_is_read_and_damaged_is_read_or_refused_in_one_line(name: str) -> None:
+def test_damaged_file_is_read_or_refused_in_one_line(name: str) -> None:
     target = TARGETS[name]
 
     @settings(max_examples=10 if name in SLOW else 30, deadline=None, derandomize=True)

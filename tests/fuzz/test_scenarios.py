@@ -12,11 +12,11 @@ from support.fuzzing.scenarios import scenario
 
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(number=st.integers(0, 10**9))
-def test_a_scenario_runs_as_it_must_or_is_refused_in_one_line(number: int) -> None:
+def test_random_scenario_runs_with_its_invariants_or_is_refused_in_one_line(number: int) -> None:
     check(scenario(Random(f"scenarios:{number}")))
 
 
-def test_most_scenarios_run() -> None:
+def test_a_third_of_the_random_scenarios_run() -> None:
     """A generator whose scenarios are refused tries nothing."""
     ran = [check(scenario(Random(f"scenarios:{number}"))) for number in range(6)]
     assert sum(ran) >= 2

@@ -11,19 +11,19 @@ from kvsim.whatif.runner import TaskRunner
 
 
 @pytest.mark.parametrize("seed", [100, 201, 305])
-def test_a_seed_draws_the_same_scenario_which_can_be_built(seed: int) -> None:
+def test_equal_seeds_draw_equal_valid_scenarios(seed: int) -> None:
     table = drawn(seed, 40)
     assert table == drawn(seed, 40) != drawn(seed + 1, 40)
     assert Simulation(Scenario.from_table(table)).stream.requests
 
 
-def test_row_has_the_stated_and_the_seen_result() -> None:
+def test_answers_row_has_predicted_and_observed_result() -> None:
     row = doctor_row(301, 20, TaskRunner(BACKENDS.get("processes")(jobs=1)))
     assert row.scenario == 301
     assert (row.held is None) == (row.seen == "")
 
 
-def test_the_table_counts_those_that_got_advice() -> None:
+def test_answers_table_counts_scenarios_without_advice() -> None:
     rows = [HeldAnswer(1, "a", "b", True), HeldAnswer(2, "c", "d", False)]
     said = table_of("doctor", [*rows, HeldAnswer(3, "healthy", "", None)])
     assert "1 of 2 answers hold; of 3 scenarios 1 got no advice." in said

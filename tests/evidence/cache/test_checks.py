@@ -9,7 +9,7 @@ from kvsim.cli import app
 
 
 @pytest.mark.slow
-def test_the_command_shows_that_every_check_holds():
+def test_validate_cache_command_passes_every_check():
     done = CliRunner().invoke(app, ["validate", "cache", "--schedules", "1", "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
@@ -30,7 +30,7 @@ def test_the_command_shows_that_every_check_holds():
     assert list(expected.values()) == ["equal", "different", "equal", "different", "equal"]
 
 
-def test_a_failed_check_shows_and_fails_the_command(monkeypatch):
+def test_validate_cache_command_fails_if_a_check_fails(monkeypatch):
     bad = cache.ExactnessCheck("a rule", 1.0, "equal", 0.5, False)
     work = cache.WorkCheck("a scheme", 4, 1, 1, 1, 1, 0.0, True)
     lost = cache.EqualityCheck("paged", "float64", "sound", 3, float("nan"), 1e-12, False)
@@ -42,6 +42,6 @@ def test_a_failed_check_shows_and_fails_the_command(monkeypatch):
     assert command.as_object(report)["equality"][0]["error"] is None
 
 
-def test_a_device_that_is_not_there_is_refused():
+def test_missing_torch_device_is_refused():
     done = CliRunner().invoke(app, ["validate", "cache", "--device", "tpu"])
     assert "no such device" in str(done.exception)

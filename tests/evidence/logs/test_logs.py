@@ -51,7 +51,7 @@ def outcome(tmp_path, **changes):
     return compare(row)
 
 
-def test_tokens_of_the_logs_own_pool_equal_the_log(tmp_path):
+def test_tokens_from_the_logged_pool_bytes_equal_the_log(tmp_path):
     """Gemma-3-12B under 0.19: six groups of eight layers share the blocks."""
     changes = {"model": "google/gemma-3-12b-it", "engine_version": "0.19.0", "num_gpu_blocks": ""}
     changes |= {"available_kv_gib": "47.72", "kv_cache_tokens": "130304", "max_model_len": "8192"}
@@ -74,7 +74,7 @@ TENSORRT = {
 OPEN = dict.fromkeys(("num_gpu_blocks", "weights_gib", "max_num_batched_tokens", "notes"), "")
 
 
-def test_rows_of_sglang_are_sized_as_sglang_does(tmp_path):
+def test_sglang_log_rows_are_sized_by_sglangs_rules(tmp_path):
     """vllm#21348: 8.23 GB of keys and as much of values, 367,404 tokens."""
     found = outcome(tmp_path, **OPEN, **SGLANG)
     assert (found.state, found.reason, found.assumed) == ("sized", "", ())
@@ -85,7 +85,7 @@ def test_rows_of_sglang_are_sized_as_sglang_does(tmp_path):
     assert default.pool_gib != found.pool_gib
 
 
-def test_a_row_may_say_that_flashinfer_is_installed(tmp_path):
+def test_log_row_with_flashinfer_sampler_sizes_a_different_pool(tmp_path):
     """vllm#21348's other log: 8.11 GiB and 178,880 tokens under 0.9.2 beside LMCache, whose image
     had no FlashInfer. A row that does not tell leaves it open.
     """
@@ -140,7 +140,7 @@ def test_pools_of_hybrid_vision_models_with_drafts_are_within_bounds(tmp_path, c
     assert abs(found.error) < within
 
 
-def test_rows_of_tensorrt_are_sized_as_tensorrt_does(tmp_path):
+def test_tensorrt_log_rows_are_sized_by_tensorrts_rules(tmp_path):
     """TensorRT-LLM#224 gives tokens alone. It does not tell max_num_tokens: 25 prompts of 1,024."""
     found = outcome(tmp_path, **OPEN | TENSORRT)
     assert (found.state, found.assumed) == ("sized", ())
@@ -161,7 +161,7 @@ def test_rows_of_tensorrt_are_sized_as_tensorrt_does(tmp_path):
     ],
     ids=str,
 )
-def test_rows_of_other_engines_are_refused_for_a_reason(tmp_path, changes, reason):
+def test_log_rows_of_other_engines_are_refused_with_a_reason(tmp_path, changes, reason):
     found = outcome(tmp_path, **OPEN | changes)
     assert found.state == "refused", found.reason
     assert reason in found.reason
@@ -289,7 +289,7 @@ def test_written_device_names_are_parsed(text, gib):
 
 
 @pytest.mark.parametrize("text", ["RTX 4090 48GB (modded)", "RTX 2080 Ti (22 GB)"])
-def test_a_gpu_with_other_memory_than_its_kind_has_is_not_sized(text):
+def test_log_row_of_a_gpu_with_unusual_memory_is_not_sized(text):
     with pytest.raises(RefusalError, match="not that of the GPU named"):
         read_device(text)
 

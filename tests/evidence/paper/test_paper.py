@@ -54,7 +54,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 # --- lengths ----------------------------------------------------------------------------------
 
 
-def test_sharegpt_without_the_data_keeps_its_moments() -> None:
+def test_sharegpt_stand_in_lengths_have_the_published_moments() -> None:
     # Of the 79,725 recorded pairs: means 161.18 and 338.00, output's root mean square 441.4,
     # correlation 0.04.
     prompts, outputs = lengths.sharegpt(40_000, rng())
@@ -66,7 +66,7 @@ def test_sharegpt_without_the_data_keeps_its_moments() -> None:
     assert min(prompts.min(), outputs.min()) >= 1
 
 
-def test_pairing_moves_lengths_but_changes_none() -> None:
+def test_pairing_permutes_lengths_without_changing_them() -> None:
     prompt, output = lengths.grid("sharegpt-opt.prompt_tokens"), lengths.lognormal(300, 1)
     for seed in range(3):
         prompts, outputs = lengths.paired(prompt, output, 0.3, 3000, rng(seed))
@@ -82,7 +82,7 @@ def test_alpaca_has_the_published_means_under_every_shape(shape: str) -> None:
     assert outputs.mean() == pytest.approx(lengths.ALPACA_OUTPUT, rel=0.02)
 
 
-def test_recorded_lengths_stay_pairs_and_too_long_ones_are_left_out(tmp_path: Path) -> None:
+def test_recorded_lengths_are_drawn_as_pairs_and_too_long_ones_dropped(tmp_path: Path) -> None:
     file = tmp_path / "lengths.csv"
     pairs = [(prompt, 3 * prompt) for prompt in range(1, 400)] + [(2000, 48)]
     rows = "".join(f"{prompt},{output}\n" for prompt, output in pairs)
@@ -95,7 +95,7 @@ def test_recorded_lengths_stay_pairs_and_too_long_ones_are_left_out(tmp_path: Pa
         lengths.recorded(file)
 
 
-def test_a_stream_is_poisson_given_its_count() -> None:
+def test_paper_stream_has_poisson_arrivals_for_a_fixed_count() -> None:
     made = stream(lengths.sharegpt, 4.0, 900.0, 5).requests
     arrivals = np.array([request.arrival_ps for request in made])
     assert len(made) == 3600
@@ -133,7 +133,7 @@ def test_measurement_window_counts_steps_that_start_in_it(
         assert means.shares[name] == held / (single.capacity_bytes * len(rows))
 
 
-def test_a_run_across_the_edge_of_a_window_is_a_fault() -> None:
+def test_recorder_interval_across_a_window_edge_raises() -> None:
     scenario = Scenario.from_table({**experiment.EXPERIMENT, **experiment.SYSTEMS["vLLM"]})
     simulation = Simulation(scenario, [Request("r", 0, 10, 300)])
     spec = simulation.replica_spec(scenario.allocator[0])
@@ -166,7 +166,9 @@ def saved_by_counting(pairs: list[tuple[int, int]], n: int) -> float:
     pairs=st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=3),
     n=st.integers(1, 6),
 )
-def test_parallel_sampling_by_sum_and_by_count(pairs: list[tuple[int, int]], n: int) -> None:
+def test_parallel_sampling_savings_formula_equals_a_block_count(
+    pairs: list[tuple[int, int]], n: int
+) -> None:
     prompts, outputs = np.array(pairs).T
     found = figure_15.saved(prompts, outputs, n, figure_15.ancestors(n, 0.0, 0))
     assert found == pytest.approx(saved_by_counting(pairs, n))
@@ -195,7 +197,7 @@ def test_beam_ancestors_equal_the_mean_over_all_parents(n: int, forks: float) ->
     assert found[steps] == pytest.approx(mean(steps))
 
 
-def test_beams_by_chain_and_by_the_blocks_of_beams_that_fork() -> None:
+def test_beam_savings_formula_equals_simulated_forking_beams() -> None:
     prompt, output, n, forks, families = 20, 70, 4, 0.2, 600
     generator, logical, physical = rng(3), 0, 0
     for _ in range(families):
@@ -224,7 +226,7 @@ def test_parallel_sampling_saves_the_same_in_the_simulation() -> None:
     assert run.summary["memory"]["sharing_savings"] == pytest.approx(found, abs=0.003)
 
 
-def test_beams_fork_between_never_and_always() -> None:
+def test_beam_savings_fall_as_forks_become_more_frequent() -> None:
     prompts, outputs = figure_15.draws(SETTING, lengths.alpaca(lengths.ALPACA_ASSUMED))[0]
     for n in (2, 6):
         shares = [
@@ -262,7 +264,7 @@ def test_paper_closed_forms_hold(checks: Any) -> None:
 # --- one draw among many ----------------------------------------------------------------------
 
 
-def test_a_draw_of_the_same_kind_passes_as_often_as_it_should() -> None:
+def test_p_values_of_draws_from_the_same_distribution_are_uniform() -> None:
     generator = rng(7)
     mixing = generator.normal(size=(3, 3))
     found = []
@@ -276,7 +278,7 @@ def test_a_draw_of_the_same_kind_passes_as_often_as_it_should() -> None:
         assert np.mean([draw.rank_p <= p for draw in found]) == pytest.approx(p, abs=reach + 1 / 31)
 
 
-def test_the_interval_of_one_draw_more_against_its_quantile() -> None:
+def test_prediction_interval_equals_students_quantile() -> None:
     # 19 degrees of freedom: 2.093 standard deviations for 95 %, the mean's own error added.
     assert one_draw.half_width(2.0, 20, 1, 0.0) == pytest.approx(2.093 * 2 * np.sqrt(21 / 20), 1e-3)
     assert one_draw.half_width(2.0, 20, 8) > one_draw.half_width(2.0, 20, 1)
@@ -290,7 +292,7 @@ def recorded_streams(figure: str) -> dict[str, list[dict[str, str]]]:
 
 
 @pytest.mark.parametrize("name", experiment.SYSTEMS)
-def test_a_recorded_stream_is_simulated_again(name: str) -> None:
+def test_recorded_paper_stream_is_reproduced(name: str) -> None:
     for figure, rate in (("2", figure_2.RATE_PER_S), ("13", figure_13.SHAREGPT_PER_S)):
         recorded = recorded_streams(figure)[name]
         assert [int(row["seed"]) for row in recorded] == list(range(experiment.STREAMS))
@@ -302,7 +304,7 @@ def test_a_recorded_stream_is_simulated_again(name: str) -> None:
         assert cells == pytest.approx([float(value) for value in list(row.values())[3:]], abs=1e-4)
 
 
-def test_the_joint_test_of_the_report_follows_from_its_streams() -> None:
+def test_joint_test_in_the_report_is_recomputed_from_its_streams() -> None:
     recorded = recorded_streams("2")
     published, columns = {}, []
     for name, count in figure_2.FREE.items():
@@ -322,14 +324,14 @@ def test_the_joint_test_of_the_report_follows_from_its_streams() -> None:
     assert not one_draw.one_draw(figure_2.SOURCE, moved, rows).ok
 
 
-def test_too_few_streams_for_a_joint_test_are_one_line() -> None:
+def test_too_few_streams_for_a_joint_test_are_refused() -> None:
     with pytest.raises(InputError, match="streams"):
         validate_paper(streams=8)
 
 
 def as_recorded(figure: str) -> Callable[[Setting], dict[str, list[Means]]]:
     """In place of a figure's `simulate`: its first streams as the report has recorded them, four
-    decimals of a per cent, which `test_a_recorded_stream_is_simulated_again` holds.
+    decimals of a per cent, which `test_recorded_paper_stream_is_reproduced` holds.
     """
 
     def simulate(setting: Setting) -> dict[str, list[Means]]:
@@ -351,7 +353,7 @@ def as_recorded(figure: str) -> Callable[[Setting], dict[str, list[Means]]]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not is_whole(), reason="over a minute: make soak runs it")
-def test_the_command_reproduces_every_figure_it_holds(
+def test_validate_paper_command_reproduces_every_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over the fewest streams it takes; one run for all that is asked of it. What the report has
@@ -394,7 +396,7 @@ def figure_2_holds(answer: dict[str, Any]) -> None:
     assert answer["draws"][0]["ok"]
 
 
-def test_a_file_of_lengths_that_is_none_is_a_one_line_error(tmp_path: Path) -> None:
+def test_invalid_lengths_file_is_a_one_line_error(tmp_path: Path) -> None:
     file = tmp_path / "broken.csv"
     file.write_text("nothing\n")
     with pytest.raises(InputError, match=r"broken\.csv"):
@@ -403,7 +405,7 @@ def test_a_file_of_lengths_that_is_none_is_a_one_line_error(tmp_path: Path) -> N
         )
 
 
-def test_streams_are_the_same_for_every_system() -> None:
+def test_paper_streams_are_equal_for_every_system() -> None:
     assert isinstance(stream(lengths.sharegpt, 1.0, 10.0, 0), Stream)
     first = watch(experiment.SYSTEMS["vLLM"], stream(lengths.sharegpt, 1.0, 60.0, 0), 10, 60)
     again = watch(experiment.SYSTEMS["vLLM"], stream(lengths.sharegpt, 1.0, 60.0, 0), 10, 60)

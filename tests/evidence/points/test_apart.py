@@ -48,7 +48,7 @@ def read(tmp_path, *rows):
 
 
 @pytest.mark.parametrize("engine", [{}, SGLANG])
-def test_each_kind_of_server_has_its_split_and_all_have_the_clients(tmp_path, engine):
+def test_disaggregated_point_has_a_split_per_kind_and_all_clients(tmp_path, engine):
     (point,) = read(tmp_path, APART | engine)
     made = prepare(point, "roofline").table
     assert made["workload"]["arrivals"]["num_users"] == 6
@@ -74,7 +74,7 @@ def test_disaggregated_point_reports_the_whole_deployments_latencies(tmp_path):
     assert group.group == "2 of TP 1 + 1 of TP 2" == outcome.as_row()["split"]
 
 
-def test_uncounted_clients_are_those_of_all_decode_servers(tmp_path):
+def test_clients_per_decode_server_are_multiplied_by_the_servers(tmp_path):
     (point,) = read(tmp_path, APART | {"silicon_data_source": "/a.csv"})
     assert prepare(point, "roofline").table["workload"]["arrivals"]["num_users"] == 8
 
@@ -93,7 +93,7 @@ def test_point_that_is_not_simulated_has_a_reason(tmp_path, changes, said):
     assert said in outcome.refused
 
 
-def test_a_row_without_its_servers_is_refused_and_repeats_have_equal_ones(tmp_path):
+def test_point_without_server_counts_is_refused_and_repeats_need_equal_counts(tmp_path):
     alone = {key: cell for key, cell in APART.items() if not key.startswith(("pre", "dec"))}
     (outcome,) = simulate_points(read(tmp_path, alone | {"precision": "bf16"}), "roofline", jobs=1)
     assert "names the servers of both kinds" in outcome.refused
@@ -105,7 +105,7 @@ def test_a_row_without_its_servers_is_refused_and_repeats_have_equal_ones(tmp_pa
     ]
 
 
-def test_servers_that_a_row_does_not_count_are_those_of_the_same_measurement(tmp_path):
+def test_missing_server_counts_come_from_a_row_of_the_same_measurement(tmp_path):
     short = APART | {"id": "short", "prefill_num_workers": "", "decode_num_workers": ""}
     digits = short | {"id": "digits", "silicon_tpot_ms": "7.500000000001"}
     other = short | {"id": "other", "silicon_tpot_ms": "7.6"}

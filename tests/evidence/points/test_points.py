@@ -106,13 +106,13 @@ def test_estimates_of_other_tools_are_shown_with_the_errors(tmp_path):
         (2, 4, 1, 8, "TP 2 x 4 copies, EP"),
     ],
 )
-def test_labels_say_how_the_model_was_split(tp, copies, parts, whole, expected):
+def test_point_labels_state_the_parallelism(tp, copies, parts, whole, expected):
     changes = {"tp_size": tp, "attention_dp_size": copies}
     split = split_of(row(**changes, moe_tp_size=parts, moe_ep_size=whole))
     assert str(split) == expected
 
 
-def test_a_scenario_has_the_benchmark_s_clients_lengths_and_flags():
+def test_point_scenario_has_the_benchmarks_clients_lengths_and_flags():
     table = prepare(row(model_path="meta-llama/Llama-3.1-70B", precision="fp8", tp_size=2)).table
     assert table["model"]["name"] == "Llama-3.1-70B-FP8"
     assert table["model"]["kv_cache_dtype"] == "fp8"
@@ -178,7 +178,7 @@ def test_repeats_distinguish_copies_from_second_measurements():
     assert (ttft.copies, ttft.measured_again, ttft.p90) == (2, 0, 0.0)
 
 
-def test_a_sample_is_by_seed_and_keeps_the_order():
+def test_sample_of_points_depends_on_the_seed_and_keeps_the_order():
     rows = [row(id=str(index)) for index in range(20)]
     some = some_of(rows, 4, 1)
     assert len(some) == 5
@@ -191,7 +191,7 @@ def run(*arguments):
     return CliRunner().invoke(app, ["validate", "points", *map(str, arguments), "--jobs", "1"])
 
 
-def test_judging_half_is_reported_in_totals_alone(tmp_path):
+def test_judging_half_of_points_is_reported_only_in_totals(tmp_path):
     assert [row(id=name).half for name in (FIT, JUDGE)] == ["fit", "judge"]
     path = table(tmp_path / "points.csv", ROW | {"id": FIT}, ROW | {"id": JUDGE})
     answers = {}
@@ -224,7 +224,7 @@ def test_points_command_prints_tables_and_refuses_unknown_filters(tmp_path):
         assert wrong[1] in str(error)
 
 
-def test_rows_with_more_clients_can_be_left_out(tmp_path):
+def test_points_with_many_clients_can_be_left_out(tmp_path):
     path = table(tmp_path / "points.csv", ROW, ROW | {"id": "more", "concurrency": "200"})
     few = [each.clients(1) for each in read_points(path)]
     assert few[0] < 200 == few[1]
@@ -258,7 +258,7 @@ def test_a_sweep_by_the_published_script_repeats_its_prompts_and_mixes_chunks():
     assert "prefixes" not in sglang["workload"]
 
 
-def test_copies_of_the_attention_are_a_fleet_that_shares_the_experts():
+def test_attention_dp_point_becomes_a_lockstep_fleet_with_shared_experts():
     labels = {"model_path": "Qwen/Qwen3-235B-A22B-FP8", "system": "h200_sxm", "precision": "fp8"}
     point = row(**labels, backend_version="0.12.0", tp_size=2, attention_dp_size=2, moe_tp_size=4)
     made = prepare(point, "kernels").table

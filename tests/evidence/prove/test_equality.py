@@ -31,7 +31,7 @@ def one_thread():
 
 @pytest.mark.parametrize("dtype", DECODERS)
 @pytest.mark.parametrize("kind", STORE_KINDS)
-def test_a_cache_gives_the_logits_of_recomputing(kind, dtype):
+def test_cached_logits_equal_recomputed_ones_for_every_store(kind, dtype):
     decoder = DECODERS[dtype]
     found = replay(random_steps(kind, 1), decoder, store_of(kind, decoder.shape, "cpu"))
     assert found.rows > 100
@@ -65,13 +65,13 @@ def test_random_schedules_contain_copies_hits_and_forks():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 @pytest.mark.parametrize("kind", ["paged", "max-buffer", "doubling"])
-def test_a_broken_allocator_is_caught(kind, dtype):
+def test_replay_detects_a_broken_allocator(kind, dtype):
     decoder = DECODERS[dtype]
     steps = random_steps(kind, 1, broken=True)
     assert not replay(steps, decoder, store_of(kind, decoder.shape, "cpu")).ok
 
 
-def test_two_sequences_that_share_a_block_are_caught():
+def test_replay_detects_two_sequences_writing_one_block():
     decoder = DECODERS["float64"]
     tokens = {"a": [1, 2, 3, 4, 5], "b": [6, 7, 8, 9, 10]}
 
@@ -121,7 +121,7 @@ def test_a_fork_of_a_contiguous_buffer_copies_it():
     assert replay(steps, decoder, ContiguousStore(decoder.shape, 16)).error <= 1e-14
 
 
-def test_a_sequence_may_not_come_with_a_gap_or_other_tokens():
+def test_replay_refuses_a_sequence_with_a_gap_or_changed_tokens():
     decoder = DECODERS["float64"]
     store = ContiguousStore(decoder.shape, 16)
     with pytest.raises(InputError, match="starts after unknown tokens"):

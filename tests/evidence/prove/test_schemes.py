@@ -10,7 +10,7 @@ OPT_13B = Shape(40, 5120, 40, 40, 128, 13653, 50272, "float16")
 
 
 @pytest.mark.parametrize("heads", [(8, 2), (4, 4), (6, 1)])
-def test_counted_flop_and_bytes_are_those_of_the_formulas(heads):
+def test_counted_flops_and_bytes_equal_the_formulas(heads):
     decoder = Decoder(Shape(2, 32, *heads, 8, 48, 20, "float64"))
     tokens = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
     exact, _ = decode(decoder, tokens, NoCache)
@@ -37,7 +37,7 @@ def test_opt_13b_flops_equal_the_tutorials():
     assert mib[Absorbed] == pytest.approx(7992, abs=1)
 
 
-def test_keeping_the_input_doubles_the_memory_of_grouped_queries():
+def test_caching_layer_inputs_takes_twice_the_kv_bytes_under_gqa():
     llama = Shape(32, 4096, 32, 8, 128, 14336, 128256, "bfloat16")
     assert LayerInput.cost(llama, 7).kept_bytes == 2 * KeyValue.cost(llama, 7).kept_bytes
 
@@ -52,13 +52,13 @@ def test_keeping_the_input_doubles_the_memory_of_grouped_queries():
         (rules.ReRope, rules.ReRopeBoth, True),
     ],
 )
-def test_caching_is_exact_under_its_two_conditions(truth, rule, exact):
+def test_kv_caching_fails_for_bidirectional_attention_and_rotated_rerope_keys(truth, rule, exact):
     decoder = Decoder(Shape(2, 32, 4, 2, 8, 48, 20, "float64"))
     error = rules.largest_error(decoder, [3, 1, 4, 1, 5, 9, 2, 6, 5], truth(), rule())
     assert error <= 1e-13 if exact else error > 0.01
 
 
-def test_within_its_window_rerope_with_rotated_keys_is_right():
+def test_rerope_with_cached_rotated_keys_is_exact_within_its_window():
     # The counter-example fails for its distance, and for nothing else.
     decoder = Decoder(Shape(2, 32, 4, 2, 8, 48, 20, "float64"))
     tokens = [3, 1, 4, 1][: rules.ReRope.WINDOW]

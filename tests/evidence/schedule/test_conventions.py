@@ -47,7 +47,7 @@ def test_stalled_queue_is_recorded_once_or_once_per_arrival(tmp_path: Path, once
     assert not validate_case(written(tmp_path, STUCK, rows)).equal
 
 
-def test_a_row_that_one_side_lacks_is_shown_whole(tmp_path: Path) -> None:
+def test_schedule_row_missing_on_one_side_is_printed_in_full(tmp_path: Path) -> None:
     rows = simulate_rows(parse_case(STUCK, ""))
     verdict = validate_case(written(tmp_path, STUCK, rows[:-1]))
     found = verdict.first_difference
@@ -60,7 +60,7 @@ def test_a_row_that_one_side_lacks_is_shown_whole(tmp_path: Path) -> None:
     assert one_more[-2:] == [f"  recorded   {json.dumps(rows[-1])}", "  simulated  no such row"]
 
 
-def test_step_indices_advance_while_nothing_runs(tmp_path: Path) -> None:
+def test_recorded_step_index_advances_while_idle(tmp_path: Path) -> None:
     table = case(
         {"id": "a", "arrival_step": 0, "prompt_len": 6, "out": 1},
         {"id": "b", "arrival_step": 7, "prompt_len": 6, "out": 2},
@@ -85,7 +85,7 @@ def test_step_indices_advance_while_nothing_runs(tmp_path: Path) -> None:
         ({"engine": None}, "engine"),
     ],
 )
-def test_a_case_that_cannot_be_is_a_one_line_error(
+def test_invalid_schedule_case_is_a_one_line_error(
     tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
     path = written(tmp_path, STUCK | change, [])
@@ -94,7 +94,7 @@ def test_a_case_that_cannot_be_is_a_one_line_error(
     assert "\n" not in str(caught.value)
 
 
-def test_the_remedy_names_each_key_of_a_case_once() -> None:
+def test_unknown_engine_case_error_lists_each_key_once() -> None:
     with pytest.raises(InputError, match="no recorded engine's settings") as caught:
         parse_case({"name": "none"}, "case")
     assert caught.value.remedy is not None

@@ -17,13 +17,13 @@ CASES = sorted((Path(__file__).parent / "llamacpp").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_cells_and_slots_are_equal_after_every_call(path: Path) -> None:
+def test_llamacpp_cells_and_slots_equal_the_recording_after_every_call(path: Path) -> None:
     verdict = validate_case(path)
     assert verdict.equal, verdict.text()
     assert verdict.steps > 5
 
 
-def test_all_recordings_are_there() -> None:
+def test_every_recorded_case_is_present() -> None:
     assert len(CASES) == 45
     assert all(path.with_suffix(".expected.json.gz").exists() for path in CASES)
 

@@ -21,7 +21,7 @@ def test_schedule_is_equal_row_for_row(path: Path) -> None:
     assert verdict.steps > 30
 
 
-def test_all_recordings_are_there() -> None:
+def test_every_recorded_case_is_present() -> None:
     recorded = {path.name.removesuffix(".json") for path in CASES}
     beside = {path.name for path in CASES[0].parent.glob("*.expected.json.gz")}
     assert beside == {f"{name}.expected.json.gz" for name in recorded}

@@ -37,7 +37,7 @@ def engine(role: str, num_gpu_blocks: int, budget: int) -> dict[str, Any]:
     }
 
 
-def test_a_prompt_that_finds_no_room_after_its_failed_read_is_named() -> None:
+def test_pd_deadlock_after_a_failed_read_names_the_request() -> None:
     """A read takes the blocks of a window alone, computing the prompt again takes all. vLLM 0.33.0
     tries its requests that own blocks in order, and stops at this one: none behind it starts, none
     frees anything. vLLM's own scheduler made no step in 400,000 polls in five drawn cases like it.

@@ -16,13 +16,13 @@ FLEETS = sorted((Path(__file__).parent / "fleet").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", [*CASES, *FLEETS], ids=lambda path: path.stem)
-def test_each_decision_is_the_recorded_one(path: Path) -> None:
+def test_router_decisions_equal_the_recording(path: Path) -> None:
     verdict = validate_case(path)
     assert verdict.equal, verdict.text()
     assert verdict.steps >= 6
 
 
-def test_all_recorded_routers_are_there() -> None:
+def test_every_recorded_router_is_present() -> None:
     policies = {read_case(path).policy for path in CASES}  # type: ignore[attr-defined]
     assert (len(CASES), len(FLEETS)) == (24, 4)
     assert policies == {
@@ -32,7 +32,7 @@ def test_all_recorded_routers_are_there() -> None:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_one_changed_decision_is_found(path: Path) -> None:
+def test_changed_router_decision_is_detected(path: Path) -> None:
     """A recording whose middle row names another worker, or other counts, differs there."""
     case = read_case(path)
     recorded = case.expected(path)
@@ -49,7 +49,7 @@ def test_one_changed_decision_is_found(path: Path) -> None:
     assert found["step"] == len(changed) // 2
 
 
-def test_draws_that_the_policy_would_not_make_are_found() -> None:
+def test_implausible_random_router_decisions_are_detected() -> None:
     path = next(path for path in CASES if path.stem.startswith("G06"))
     case = read_case(path)
     recorded = case.expected(path)
@@ -68,7 +68,9 @@ def test_draws_that_the_policy_would_not_make_are_found() -> None:
         ({"events": [{"event": "stored", "of": "r0", "blocks": [0, 1]}]}, "never sees.*stored"),
     ],
 )
-def test_a_case_that_no_router_has_is_refused_by_name(change: dict[str, object], said: str) -> None:
+def test_routing_case_of_an_unknown_router_is_refused_by_name(
+    change: dict[str, object], said: str
+) -> None:
     table = {"name": "x", "policy": "cache_aware", "settings": {}, "workers": 2, "events": []}
     with pytest.raises(InputError, match=f"(?s){said}"):
         parse_case({**table, **change}, "x.json").simulated([])

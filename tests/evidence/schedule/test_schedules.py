@@ -62,12 +62,12 @@ def test_schedule_is_equal_row_for_row(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [*PAIRS, *VLLM_PAIRS], ids=lambda path: path.stem)
-def test_rows_of_both_engines_are_equal(path: Path) -> None:
+def test_rows_of_prefill_and_decode_engine_equal_the_recording(path: Path) -> None:
     verdict = validate_case(path)
     assert verdict.equal, verdict.text()
 
 
-def test_a_difference_between_two_engines_names_the_engine_and_its_row() -> None:
+def test_pd_schedule_difference_names_the_engine_and_row() -> None:
     case = read_case(PAIRS[0])
     recorded = case.expected(PAIRS[0])
     rows = case.simulated(recorded)
@@ -79,7 +79,7 @@ def test_a_difference_between_two_engines_names_the_engine_and_its_row() -> None
     assert "row 3 of decode differs in 'queues'" in verdict.text()
 
 
-def test_all_recordings_are_there() -> None:
+def test_every_recorded_case_is_present() -> None:
     kinds = (CASES, SERVED, SGLANG, HYBRIDS, HICACHE, PAIRS, VLLM_PAIRS)
     assert [len(cases) for cases in kinds] == [88, 68, 20, 33, 44, 19, 16]
     for cases in kinds:
@@ -94,7 +94,7 @@ def test_folder_argument_runs_all_its_cases(tmp_path: Path) -> None:
         cases_in(tmp_path)
 
 
-def test_a_difference_in_the_last_bit_of_the_ratio_is_found() -> None:
+def test_schedule_difference_in_the_last_bit_of_a_ratio_is_detected() -> None:
     path = next(path for path in SGLANG if path.stem == "S11_edges")
     rows = simulate_rows(read_case(path))
     rows[100] = {**rows[100], "ratio": nextafter(rows[100]["ratio"], 1.0)}
@@ -103,12 +103,12 @@ def test_a_difference_in_the_last_bit_of_the_ratio_is_found() -> None:
     assert (found["step"], found["field"]) == (100, "ratio")
 
 
-def test_a_case_of_no_known_engine_is_refused_by_name() -> None:
+def test_schedule_case_of_an_unknown_engine_is_refused_by_name() -> None:
     with pytest.raises(InputError, match="num_gpu_blocks, max_total_tokens"):
         parse_case({"name": "x", "engine": {"blocks": 4}}, "x.json")
 
 
-def test_case_with_requests_that_do_not_run_at_once_is_refused() -> None:
+def test_case_expecting_more_running_requests_than_states_is_refused() -> None:
     """20 states, 3 for each running request."""
     engine = {"kind": "mamba", "max_mamba_cache_size": 20, "mamba_strategy": "no_buffer"}
     case = {
@@ -130,7 +130,7 @@ def test_case_with_requests_that_do_not_run_at_once_is_refused() -> None:
         simulate_rows(parse_case(case, "few states"))
 
 
-def test_a_case_in_which_the_engine_damages_a_prompt_is_refused() -> None:
+def test_case_that_hits_sglangs_truncated_prompt_bug_is_refused() -> None:
     """SGLang 0.5.23 computes 16 of the first prompt's 40 tokens and decodes from there."""
     engine = {"page_size": 4, "chunked_prefill_size": 17, "radix_cache": False, "overlap": False}
     request = {"arrival": 0, "prompt_len": 40, "out": 4}

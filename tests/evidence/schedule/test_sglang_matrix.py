@@ -7,13 +7,13 @@ RECORDED = recorded()
 
 
 @pytest.mark.parametrize("label", CELLS)
-def test_the_rows_of_a_cell_are_the_same(label: str) -> None:
+def test_sglang_matrix_cell_rows_match_their_digest(label: str) -> None:
     found = rows(label)
     assert len(found) > 20
     assert digest(found) == RECORDED[label]
 
 
-def test_every_cell_has_its_digest() -> None:
+def test_every_sglang_matrix_cell_has_a_digest() -> None:
     assert RECORDED.keys() == CELLS.keys()
 
 

@@ -6,7 +6,7 @@ from kvsim.backend.transformer.decoder import Decoder
 SHAPE = Shape(1, 16, 2, 1, 8, 16, 11)
 
 
-def test_the_same_step_is_timed_on_both_kinds_of_memory():
+def test_comparison_times_a_step_on_paged_and_contiguous_kv():
     (row,) = indirection(Decoder(SHAPE), CpuClock(0.01), [(3, 30)], 4)
     assert (row["sequences"], row["context"]) == (3, 30)
     # How long each takes depends on what else the machine does.

@@ -42,7 +42,7 @@ def run(out, *options):
 
 
 @pytest.mark.slow
-def test_a_session_runs_to_its_end_and_goes_on_where_it_ended(tmp_path, here, capsys):
+def test_gpu_session_skips_stages_out_of_time_and_resumes(tmp_path, here, capsys):
     out = tmp_path / "gpu"
     assert run(out, "--minutes", "0") == 0
     entries = Journal.open(out).entries
@@ -108,7 +108,7 @@ def check_short_plan(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_session_that_is_ended_in_mid_round_leaves_its_finished_rounds(tmp_path, capsys):
+def test_gpu_session_killed_in_a_round_keeps_finished_rounds(tmp_path, capsys):
     """SIGTERM, as from a machine that takes its command back: all is packed."""
     out, archive, name = tmp_path / "gpu", tmp_path / "gpu.tar.xz", "measure tiny paged"
     out.mkdir()
@@ -142,7 +142,7 @@ def until(condition, process):
         time.sleep(0.02)
 
 
-def test_an_archive_leaves_the_largest_out_where_it_would_be_too_large(tmp_path):
+def test_session_archive_leaves_out_the_largest_files_over_its_limit(tmp_path):
     out = tmp_path / "gpu"
     (out / "run").mkdir(parents=True)
     (out / "site-packages").mkdir()
@@ -180,7 +180,7 @@ def test_wheels_are_listed_and_used_without_pip(tmp_path, monkeypatch):
     assert plan.missing() == []
 
 
-def test_the_short_plan_fits_its_quarter_of_an_hour():
+def test_short_session_plan_fits_15_minutes():
     found = stages(SHORT)
     assert sum(stage.minutes for stage in found) <= 13
     assert max(stage.most_minutes for stage in found) < SHORT.minutes < 10
@@ -219,7 +219,7 @@ def test_missing_or_failing_stage_is_reported_and_later_stages_run(tmp_path, her
     assert run(tmp_path, "--stage", "sing") == 2
 
 
-def test_a_stage_has_a_process_of_its_own(tmp_path, monkeypatch):
+def test_session_stage_runs_in_a_separate_process(tmp_path, monkeypatch):
     plan = next(stage for stage in stages(STAND_IN) if stage.name == "plan")
     monkeypatch.setattr(command, "stages", lambda _: [plan])
     monkeypatch.chdir(ROOT)
@@ -230,7 +230,7 @@ def test_a_stage_has_a_process_of_its_own(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_make_gpu_is_this_command(tmp_path):
+def test_make_gpu_runs_the_session_command(tmp_path):
     options = f"GPU=--device cpu --out {tmp_path} --stage plan"
     done = subprocess.run(
         ["make", "gpu", f"GPU_PYTHON={sys.executable}", options],
@@ -255,7 +255,7 @@ def test_gpu_session_plan_has_two_models_and_three_allocators():
         assert all(names.index(before) < names.index(stage.name) for before in stage.after)
 
 
-def test_the_log_of_a_stand_in_is_of_the_kernels_plain_twin(tmp_path, here):
+def test_cpu_stand_in_session_logs_the_reference_attention(tmp_path, here):
     run(tmp_path, "--stage", "measure tiny contiguous", "--minutes", "0")
     first = json.loads((tmp_path / "tiny-contiguous.log.jsonl").read_text().splitlines()[0])
     assert (first["setup"]["attention"], first["setup"]["graphs"]) == ("reference", True)
