@@ -147,10 +147,10 @@ def _packed(columns: Columns) -> dict[str, str]:
 
 
 def _fullest(start: NDArray[np.int32], end: NDArray[np.int32], most: int) -> tuple[int, int]:
-    """The widest interval, in ticks, around the moment with the most stays that overlaps at most
-    `most` stays.
+    """The (first, last) tick of the widest interval that overlaps at most `most` stays, centred on
+    the moment with the most stays.
 
-    start: (n,) ascending. end: (n,).
+    start: (n,) ascending ticks. end: (n,) ticks.
     """
     ends = np.sort(end)
     last = np.append(np.flatnonzero(start[1:] != start[:-1]), len(start) - 1)  # of each moment

@@ -139,7 +139,7 @@ def test_trace_given_as_a_scenario_is_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("run", "x.toml", "--out", ""), ("compare", "--by=")])
-def test_empty_folder_variable_is_refused(
+def test_empty_command_line_argument_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["kvsim", *arguments])

@@ -255,7 +255,7 @@ def test_browser_tour_shows_its_cards(opened: Any) -> None:
     wait(opened, SETTLED)
 
 
-def test_hostile_names_are_text(opened: Any) -> None:
+def test_markup_in_names_is_shown_as_text(opened: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
     opened.execute_script(
@@ -274,7 +274,7 @@ def test_hostile_names_are_text(opened: Any) -> None:
     assert width[0] <= width[1]
 
 
-def test_a_phone_does_not_scroll_sideways(opened: Any) -> None:
+def test_page_fits_a_phones_width(opened: Any) -> None:
     size = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:

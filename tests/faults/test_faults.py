@@ -337,7 +337,7 @@ def test_last_written_file_marks_the_folder_as_complete(tmp_path: Path) -> None:
     assert (tmp_path / "mark").read_text() == "new"
 
 
-def test_damaged_cache_is_reported_and_not_used(
+def test_trace_file_with_a_wrong_sha256_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = TraceEntry(

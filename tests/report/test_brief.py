@@ -71,7 +71,7 @@ def test_each_latency_of_a_single_run_has_its_mean_and_quantiles() -> None:
     assert "KV pool" in text
 
 
-def test_a_note_that_does_not_fit_is_counted_not_lost() -> None:
+def test_brief_output_counts_notes_that_do_not_fit() -> None:
     result = kvsim.simulate(BASE | CHANGES["three allocators"])
     many = {"provenance": {"notes": [f"the remark of number {at}" for at in range(30)]}}
     crowded = Result(result.scenario | many, result.runs)
@@ -90,7 +90,7 @@ def test_a_note_that_does_not_fit_is_counted_not_lost() -> None:
     ],
     ids=["ample memory", "a pool too small"],
 )
-def test_the_limit_is_memory_only_where_requests_waited_for_it(
+def test_bottleneck_is_memory_only_if_requests_waited_for_it(
     rate_per_s: float, tokens: int, words: str
 ) -> None:
     arrivals = {"kind": "poisson", "rate_per_s": rate_per_s}

@@ -91,7 +91,9 @@ def test_map_ticks_are_round_numbers_of_one_unit(
     assert all(low <= at <= high * (1 + 1e-9) for at, _ in ticks)
 
 
-def test_everything_is_drawn_and_nothing_is_asked_of_a_network(opened: Any, traced: Result) -> None:
+def test_report_page_draws_every_figure_without_network_requests(
+    opened: Any, traced: Result
+) -> None:
     plots = opened.execute_script(
         "return [...document.querySelectorAll('[data-figure]')].map("
         "p => p.querySelectorAll('.trace, .points path, .scatterlayer .js-line').length)"
@@ -121,7 +123,7 @@ def test_browser_table_searches_and_sorts(opened: Any, traced: Result) -> None:
     opened.find_element("css selector", "button[data-column=arrival]").click()
 
 
-def test_a_click_marks_a_request_in_every_figure(opened: Any, traced: Result) -> None:
+def test_clicking_a_request_marks_it_in_every_figure(opened: Any, traced: Result) -> None:
     requests = traced.runs[0].requests.iloc[:25]
     waited = (requests["scheduled_ps"] > requests["arrival_ps"]) & (requests["output_tokens"] > 1)
     place = int(np.flatnonzero(waited)[-1])
@@ -174,7 +176,7 @@ def test_address_map_tooltip_equals_the_table(opened: Any, traced: Result, index
         assert ("cached" in told) == (stay.kind == "cached")
 
 
-def test_the_keyboard_zooms_and_comes_back(opened: Any) -> None:
+def test_keyboard_zooms_the_address_map_and_resets_it(opened: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
     canvas = opened.find_element("css selector", "#map canvas")
@@ -203,7 +205,7 @@ def test_browser_page_follows_light_and_dark(opened: Any) -> None:
     assert faults(opened) == []
 
 
-def test_a_phone_does_not_scroll_sideways(opened: Any) -> None:
+def test_page_fits_a_phones_width(opened: Any) -> None:
     size = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
@@ -214,7 +216,7 @@ def test_a_phone_does_not_scroll_sideways(opened: Any) -> None:
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_hostile_names_are_text(browser: Any, tmp_path: Path) -> None:
+def test_markup_in_names_is_shown_as_text(browser: Any, tmp_path: Path) -> None:
     requests = [
         Request(id=f"{name}{copy}", arrival_ps=copy * 10**11, prompt_tokens=40, output_tokens=30)
         for copy in range(4)

@@ -81,7 +81,7 @@ def test_a_table_has_a_row_for_each_run_and_the_columns_asked_for(result, tmp_pa
     assert lines[2].startswith(f"| {first.label} | {median} | ")
 
 
-def test_a_label_is_text_in_every_form_of_a_table(result):
+def test_labels_are_escaped_in_every_table_format(result):
     run = result.runs[0]
     label = "=1+1 & <b>|"
     named = type(run)(label, run.kind, replace(run.summary, label=label), run.tables)
@@ -111,7 +111,7 @@ def test_wrong_figures_columns_and_formats_are_refused(result, tmp_path, words, 
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_two_folders_in_one_have_the_figures_of_both(result, tmp_path):
+def test_figures_of_two_results_are_written_to_one_folder(result, tmp_path):
     for name in "ab":
         store.write(tmp_path / name, result, "<html>")
     out = tmp_path / "all"

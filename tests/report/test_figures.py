@@ -103,7 +103,7 @@ def test_lost_sequences_figure_equals_a_hand_count(traced):
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_drawing_changes_nothing(name, result):
+def test_drawing_figures_does_not_change_the_result(name, result):
     before = [(run.requests.copy(), run.memory.copy()) for run in result.runs]
     FIGURES.get(name)().draw(result)
     for run, (requests, memory) in zip(result.runs, before, strict=True):

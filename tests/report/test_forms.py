@@ -59,7 +59,7 @@ def test_report_writes_png_and_pdf(name, begins, traced, tmp_path):
         assert height > 4000  # all of the page, no window of it
 
 
-def test_without_a_browser_it_is_said_in_a_line(tmp_path, result, monkeypatch):
+def test_png_report_without_a_browser_is_a_one_line_error(tmp_path, result, monkeypatch):
     monkeypatch.setenv(browser.VARIABLE, str(tmp_path / "none"))
     store.write(tmp_path, result, "<html>")
     answer = call(tmp_path, "--format", "md,png")
@@ -69,7 +69,7 @@ def test_without_a_browser_it_is_said_in_a_line(tmp_path, result, monkeypatch):
     assert not (tmp_path / "report.png").exists()
 
 
-def test_a_browser_that_fails_is_said_in_a_line(tmp_path, result, monkeypatch):
+def test_failing_browser_is_a_one_line_error(tmp_path, result, monkeypatch):
     fake = tmp_path / "browser"
     fake.write_text("#!/bin/sh\necho 'no display' >&2\nexit 3\n")
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
@@ -81,7 +81,7 @@ def test_a_browser_that_fails_is_said_in_a_line(tmp_path, result, monkeypatch):
         assert words in str(answer.exception)
 
 
-def test_the_csv_holds_the_numbers_of_the_summary(result):
+def test_csv_report_contains_the_summarys_numbers(result):
     rows = list(csv.DictReader(io.StringIO(FORMS.get("csv")().make(result).decode())))
     assert [row["label"] for row in rows] == [run.label for run in result.runs]
     for row, run in zip(rows, result.runs, strict=True):
@@ -89,7 +89,7 @@ def test_the_csv_holds_the_numbers_of_the_summary(result):
         assert float(row["memory.time_mean.used"]) == run.summary["memory"]["time_mean"]["used"]
 
 
-def test_a_label_is_no_formula_and_no_markup(hostile):
+def test_labels_are_escaped_in_csv_and_markdown(hostile):
     run = hostile.runs[0]
     formula = type(run)("=1+1", run.kind, replace(run.summary, label="=1+1"), run.tables)
     made = FORMS.get("csv")().make(type(hostile)(hostile.scenario, (formula,)))
@@ -119,7 +119,7 @@ def test_invalid_report_form_is_a_one_line_error(tmp_path, result):
     assert "two folders of the same name" in str(twice.exception)
 
 
-def test_the_scenario_reads_back_from_the_markdown(result):
+def test_markdown_report_contains_the_scenario(result):
     import tomllib
 
     text = FORMS.get("md")().make(result).decode()
@@ -140,7 +140,7 @@ def chunks(made):
         at += 12 + length
 
 
-def test_the_animation_ends_with_the_picture_of_the_table(traced):
+def test_last_frame_of_the_animation_equals_the_address_table(traced):
     made = FORMS.get("apng")().make(traced)
     parts = list(chunks(made))
     assert [name for name, _ in parts[:3]] == [b"IHDR", b"acTL", b"PLTE"]
@@ -166,6 +166,6 @@ def test_the_animation_ends_with_the_picture_of_the_table(traced):
                 assert panel[row, column] == 2 + owner + 12 * kept
 
 
-def test_animation_without_rows_is_refused(result):
+def test_animation_without_recorded_addresses_is_refused(result):
     with pytest.raises(InputError, match="no run was traced"):
         FORMS.get("apng")().make(result)

@@ -8,7 +8,7 @@ from kvsim.report.figures.lanes import _BUCKETS, Lanes
 from kvsim.simulation import simulate
 
 
-def test_a_replica_that_died_has_a_gap() -> None:
+def test_lanes_figure_has_a_gap_for_a_dead_replica() -> None:
     failure = [{"at_s": 10, "replica": 0, "restart_s": 5}]
     result = simulate({**fleets.TABLE, "fleet": {"replicas": 2, "failure": failure}})
     figure = Lanes().draw(result)

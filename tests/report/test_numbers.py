@@ -12,7 +12,7 @@ from kvsim.report import numbers
     [(0, "0"), (0.01234, "0.0123"), (4.567, "4.57"), (45.67, "45.7"), (118784, "118,784"),
      (-4.567, "-4.57")],
 )  # fmt: skip
-def test_three_figures_and_whole_parts_never_cut(value, text):
+def test_numbers_have_three_significant_figures_and_uncut_integers(value, text):
     assert numbers.figures(value) == text
 
 
@@ -21,7 +21,7 @@ def test_three_figures_and_whole_parts_never_cut(value, text):
     [(0, "0 %"), (0.0004, "< 0.1 %"), (0.0042, "0.4 %"), (0.0996, "10 %"), (0.0994, "9.9 %"),
      (0.5749, "57 %"), (0.9995, "> 99.9 %"), (1, "100 %"), (None, "–")],
 )  # fmt: skip
-def test_percent_never_rounds_something_to_nothing_or_to_all(fraction, text):
+def test_percent_never_rounds_to_zero_or_one_hundred(fraction, text):
     assert numbers.percent(fraction) == text
 
 
@@ -42,13 +42,13 @@ def test_sizes_are_printed_in_binary_units(num_bytes, text):
 
 
 @given(st.floats(min_value=1e-6, max_value=1e7))
-def test_a_time_reads_back_within_one_per_cent(value):
+def test_formatted_time_parses_back_within_one_percent(value):
     text, unit = numbers.seconds(value).split()
     unit_s = {"h": 3600, "min": 60, "s": 1, "ms": 1e-3, "µs": 1e-6}[unit]
     assert math.isclose(float(text.replace(",", "")) * unit_s, value, rel_tol=0.01)
 
 
-def test_words_for_counts_and_lists():
+def test_counts_and_lists_are_formatted_as_words():
     assert numbers.plural(1, "request") == "1 request"
     assert numbers.plural(19366, "request") == "19,366 requests"
     assert [numbers.listed(x) for x in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [

@@ -120,7 +120,7 @@ def test_labels_cannot_break_the_page(hostile):
     assert 'max "</script><b>' not in page
 
 
-def test_the_same_result_makes_the_same_page(result):
+def test_equal_results_make_equal_pages(result):
     assert make_page(result) == make_page(result)
 
 

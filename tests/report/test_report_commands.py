@@ -135,7 +135,7 @@ def test_terminal_report_fits_80_columns(result):
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_no_column_is_lost_at_any_width(odd_results, width):
+def test_tables_print_every_column_at_any_width(odd_results, width):
     check_each(odd_results, lambda odd: check_columns(odd_results[odd], width))
 
 
@@ -151,7 +151,7 @@ def check_columns(result, width):
     assert all(head in text for head in heads)
 
 
-def test_keys_are_not_broken_inside_words(call, folders, monkeypatch):
+def test_compare_does_not_break_keys_inside_words(call, folders, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = call("compare", *folders).stdout.splitlines()
     assert max(map(len, lines)) <= 80

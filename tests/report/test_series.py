@@ -70,7 +70,7 @@ def test_thinned_series_keeps_the_area_and_orders_low_mean_high(rows, buckets):
 
 
 @given(ROWS, st.integers(1, 50))
-def test_the_highest_of_all_buckets_is_the_highest_of_all_rows(rows, buckets):
+def test_thinned_series_keeps_the_maximum(rows, buckets):
     rows = [(duration + 10**9, first, last) for duration, first, last in rows]
     thinned = thin(series(rows), buckets)
     assert thinned.high.max() == max(max(row[1:]) for row in rows)

@@ -21,7 +21,7 @@ from kvsim.results.series import SERIES_COLUMNS
 FILES = [store.SCENARIO, store.SUMMARY, store.REQUESTS, store.MEMORY, store.REPORT]
 
 
-def test_a_result_comes_back_as_it_was(tmp_path, odd_result):
+def test_stored_result_reads_back_unchanged(tmp_path, odd_result):
     store.write(tmp_path / "out", odd_result, "<html>")
     back = store.read(tmp_path / "out")
     assert back.summary() == odd_result.summary()
@@ -71,7 +71,7 @@ def test_ledger_parts_are_stored_only_for_runs_that_have_them(tmp_path, tables):
         _ = store.read(tmp_path).runs[0].memory
 
 
-def test_the_folder_holds_five_files_and_the_scenario_reads_back(tmp_path, result):
+def test_stored_result_has_five_files_and_a_readable_scenario(tmp_path, result):
     store.write(tmp_path, result, "<html>")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
     assert tomllib.loads((tmp_path / store.SCENARIO).read_text()) == result.scenario
@@ -87,7 +87,7 @@ def test_other_files_in_the_folder_are_left_alone(tmp_path, result):
     assert store.read(tmp_path).summary() == result.summary()
 
 
-def test_a_writer_that_fails_leaves_the_old_files_and_no_others(tmp_path):
+def test_failed_write_keeps_the_old_files_only(tmp_path):
     def fail(path):
         path.write_text("half")
         raise OSError(28, "No space left on device")
@@ -108,7 +108,7 @@ def test_a_file_where_the_folder_should_be_is_a_one_line_error(tmp_path, result)
 
 @pytest.mark.parametrize("name", [store.SUMMARY, store.REQUESTS, store.MEMORY])
 @pytest.mark.parametrize("damage", ["missing", "empty", "garbage"])
-def test_a_damaged_folder_is_refused_by_the_name_of_the_file(tmp_path, result, name, damage):
+def test_damaged_result_error_names_the_file(tmp_path, result, name, damage):
     store.write(tmp_path, result, "<html>")
     if damage == "missing":
         (tmp_path / name).unlink()
@@ -132,13 +132,13 @@ def test_parquet_with_a_wrong_length_is_refused(tmp_path, result, name):
 
 
 @pytest.mark.parametrize("contents", ["[]", "{}", '{"kvsim": "1", "scenario": {}, "runs": [3]}'])
-def test_json_that_is_no_summary_is_refused(tmp_path, contents):
+def test_summary_json_of_another_shape_is_refused(tmp_path, contents):
     (tmp_path / store.SUMMARY).write_text(contents)
     with pytest.raises(InputError, match=r"not a summary of kvsim|not a JSON object"):
         store.read(tmp_path)
 
 
-def test_columns_that_are_missing_are_named(tmp_path, result):
+def test_missing_result_columns_are_named(tmp_path, result):
     store.write(tmp_path, result, "<html>")
     pd.DataFrame({"run": ["paged"], "id": ["r0"]}).to_parquet(tmp_path / store.REQUESTS)
     with pytest.raises(InputError, match=r"columns are missing.*arrival_ps"):
@@ -158,7 +158,7 @@ TABLES = st.recursive(
 
 
 @given(TABLES)
-def test_toml_reads_back_as_it_was_written(table):
+def test_written_toml_reads_back_unchanged(table):
     assert tomllib.loads(to_toml(table)) == table
 
 

@@ -124,7 +124,7 @@ def test_labels_of_several_words_are_quoted():
     ]
 
 
-def test_remarks_name_their_runs():
+def test_remarks_name_the_runs_they_apply_to():
     cold = {"about": "prefix-cache", "text": "The cache found nothing."}
     result = Result(
         {"provenance": {"notes": ["left out 3 of 9 turns"]}},
@@ -246,7 +246,7 @@ def test_report_words_describe_every_class_of_waste():
         assert ("50 % of its memory" in said) == wasted
 
 
-def test_any_result_can_be_put_into_words(odd_result):
+def test_report_words_accept_any_result(odd_result):
     said = paragraphs(odd_result)
     assert said
     assert not any("None" in paragraph or "nan" in paragraph for paragraph in said)

@@ -196,8 +196,8 @@ def heat_grids(
 
 
 def _badness(mean: float | None, low: float, high: float, by: Measure) -> float:
-    """0 for the best mean of all grids to 1 for the worst. Times are compared by ratio, as they may
-    span a factor of a thousand.
+    """Shade of a grid's cell: 0 for the best mean of all grids, 1 for the worst. Times are compared
+    by ratio, as they may span a factor of a thousand.
     """
     if mean is None or low == high:
         return 0.0

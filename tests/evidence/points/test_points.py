@@ -64,12 +64,12 @@ def read(tmp_path, *rows):
         ({"other_ttft_ms": "soon", "other_tpot_ms": "1"}, "points.csv:2: other_ttft_ms"),
     ],
 )
-def test_invalid_points_cell_is_named(tmp_path, changes, words):
+def test_invalid_cell_in_a_points_table_is_named(tmp_path, changes, words):
     with pytest.raises(InputError, match=words):
         read(tmp_path, ROW | changes)
 
 
-def test_a_missing_column_a_doubled_id_and_an_empty_table_are_named(tmp_path):
+def test_points_table_with_missing_column_repeated_id_or_no_row_is_refused(tmp_path):
     with pytest.raises(InputError, match="missing column tp_size"):
         read(tmp_path, {key: value for key, value in ROW.items() if key != "tp_size"})
     with pytest.raises(InputError, match=r"twice.*one.*line 2"):
