@@ -26,7 +26,7 @@ _UsageError: Any = typer.BadParameter.__mro__[2]
 
 
 class Command(NamedTuple):
-    """A command of the terminal.
+    """A command of `kvsim` with its place in kvsim.commands.
 
     place: the module of kvsim.commands and the function, or the group of commands, in it; the
     module is imported when the command is asked for. example: a line that `--help` shows.

@@ -30,7 +30,7 @@ class PromptItem(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One request as it arrives.
+    """One request of a workload, as its client sends it.
 
     id: unique in its stream.
     arrival_ps: when it arrives, in ps from the stream's start; ignored when `after` is set.

@@ -98,7 +98,7 @@ class Sequence:
 
 
 class DecodeClock:
-    """The decode steps of one engine so far.
+    """Counter of one engine's decode steps, from which the slots of its decoding sequences follow.
 
     A sequence that joined at step j with n slots has n - j + steps of them; its `base` is n - j.
     """
@@ -109,7 +109,9 @@ class DecodeClock:
         self.steps = 0
 
     def join(self, seq: Sequence, num_tokens: int) -> int:
-        """`seq`, with num_tokens valid slots, decodes from the next step on; returns its base."""
+        """Add `seq` with num_tokens computed KV slots to the decode batch from the next step on;
+        returns its base.
+        """
         base = seq.base = num_tokens - self.steps
         return base
 

@@ -1,3 +1,3 @@
-"""The version, in one place."""
+"""The version of kvsim."""
 
 VERSION = "0.2.0"

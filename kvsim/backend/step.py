@@ -30,7 +30,7 @@ class TokenSpan(NamedTuple):
 
     @property
     def context(self) -> int:
-        """Tokens in its cache when the step is done."""
+        """Tokens in the sequence's cache when the step is done."""
         return self.start + len(self.tokens)
 
 

@@ -41,7 +41,7 @@ class Deployment(NamedTuple):
 
     @property
     def tp(self) -> int:
-        """GPUs each layer is split over."""
+        """Tensor parallel size: GPUs that each layer is split over."""
         return self.options.tensor_parallel_size
 
     @property

@@ -95,7 +95,7 @@ class Drafter(NamedTuple):
         return form.num_bytes(layer.weights(target.hidden_size, tp) + joined)
 
     def caches(self, target: Model, kv_cache_dtype: str, tp: int) -> tuple[LayerCache, ...]:
-        """The KV caches of its layers on one GPU."""
+        """The KV caches of the drafter's layers on one GPU."""
         if self.looks_up:
             return ()
         if self.model is not None:

@@ -275,7 +275,9 @@ def as_given(memory: MemoryOptions, items: Items) -> Items:
 
 
 def does_not_fit(deployment: Deployment, where: str, share: float, items: Items) -> InputError:
-    """The error where the items take all of this share of the device."""
+    """The InputError for items (weights, activations ...) that exceed the engine's share of the
+    device.
+    """
     device, reserves = deployment.device, items.total - items.weights
     budget = device.memory_bytes * share
     return InputError(

@@ -33,7 +33,7 @@ def _by_alias() -> dict[str, str]:
 
 
 def device_names() -> tuple[str, ...]:
-    """The names, in the catalogue's order."""
+    """The names of the built-in GPUs, in the catalogue's order."""
     return tuple(_tables())
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One GPU.
+    """Memory, bandwidths and peak FLOP/s of one GPU.
 
     memory_bytes: what the driver gives a process, which is less than the name says.
     bandwidth_bytes_per_s: of device memory, peak. fp16_flops: dense FLOP/s of 16-bit matrices

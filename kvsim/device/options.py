@@ -141,8 +141,8 @@ class DeviceOptions(DeviceFigures):
         return self.named(self.name, "device")
 
     def on_stages(self, count: int) -> tuple[Device, ...]:
-        """The device of each of `count` pipeline stages; InputError if a table is of none of them,
-        or if all stages have names of their own.
+        """The device of each of `count` pipeline stages; InputError if a [[device.stage]] table has
+        no such stage, or if every stage has its own name.
         """
         device = self.build()
         own = {each.number: each.on(device) for each in self.stage or ()}

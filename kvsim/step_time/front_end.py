@@ -69,7 +69,7 @@ class FrontEndOptions(Options):
     clients: int | None = Field(None, ge=1)
 
     def clients_of(self, workload: object) -> int:
-        """`clients`, or the users of a closed loop."""
+        """Number of clients: the option `clients`, else the users of a closed loop, else 1."""
         arrivals = getattr(workload, "arrivals", None)
         return self.clients or int(getattr(arrivals, "num_users", 1))
 

@@ -236,8 +236,8 @@ def _kept(group: KVGroup) -> tuple[object, ...]:
 
 
 def _beside_states(layout: KVLayout, block_size: int, exports_states: bool) -> int:
-    """Tokens in a block of the attention layers in which a token takes most bytes, grown until the
-    page of one layer holds a state.
+    """Tokens in a block of a hybrid model's attention layers, grown until the largest page holds a
+    recurrent state.
     """
     token = max(_token_bytes(group) for group in layout.groups)
     state = max(ceil_div(group.state_bytes, group.layers) for group in layout.groups)

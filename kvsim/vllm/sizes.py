@@ -80,7 +80,7 @@ class Sizes:
         return self.match == self.whole
 
     def positions(self, g: int, units: int) -> int:
-        """Blocks of group g that hold `units` units."""
+        """Number of blocks of group g that hold `units` block table units (see `unit`)."""
         return ceil_div(units * self.unit, self.blocks[g])
 
     def cacheable(self, tokens: int, block_size: int, *, drops: bool) -> int:

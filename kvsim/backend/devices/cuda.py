@@ -1,4 +1,4 @@
-"""A GPU under CUDA."""
+"""A CUDA GPU as a device of the backend."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -38,7 +38,7 @@ class KvMemory(ABC):
 
     @abstractmethod
     def count(self, held_bytes: int) -> MemoryCount:
-        """The memory's present use.
+        """The memory's use now, in bytes.
 
         held_bytes: of tensors in it, for a device that does not count them.
         """
@@ -86,7 +86,7 @@ class TorchDevice(ABC):
 
     @abstractmethod
     def free_bytes(self) -> int:
-        """Memory that torch could still get."""
+        """Bytes of device memory that torch can still allocate."""
 
     @abstractmethod
     def release_unused(self) -> None:
@@ -94,7 +94,7 @@ class TorchDevice(ABC):
 
     @abstractmethod
     def kv_memory(self) -> KvMemory:
-        """Memory for K and V, nothing in it yet."""
+        """A new, empty memory for K and V."""
 
     @abstractmethod
     def graph_pool(self) -> object:

@@ -102,7 +102,7 @@ class Bench:
         self._device.release_unused()
 
     def finish(self) -> None:
-        """Wait until the device is idle."""
+        """Wait until the device has finished all work."""
         self._device.synchronize()
 
 

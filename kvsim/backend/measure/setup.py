@@ -40,7 +40,7 @@ class Setup:
 
     @property
     def captures(self) -> bool:
-        """Whether steps are captured where that can be."""
+        """Whether steps are captured in CUDA graphs where the attention and store allow it."""
         wanted = device_of(self.device).captures if self.graphs is None else self.graphs
         return wanted and ATTENTIONS[self.kind].captures != "no"
 

@@ -124,7 +124,7 @@ def file_copies(
 
 
 def _ladder(most: int) -> Iterator[int]:
-    """1, 2, 4, ... up to `most`, which comes last."""
+    """Powers of two below `most`, then `most`: numbers of blocks to copy."""
     count = 1
     while count < most:
         yield count

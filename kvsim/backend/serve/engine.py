@@ -63,7 +63,7 @@ class LaunchedStep(NamedTuple):
 
 
 class RealTimeEngine:
-    """One engine replica on a real backend.
+    """One engine replica that serves requests in real time on a torch device.
 
     maker: makes what `runner` takes of the scheduler's plans. memory: watches the runner's store.
     steps_ahead: steps in flight when the next one is scheduled, 0 or 1. progress: called with
@@ -232,12 +232,12 @@ class RealTimeEngine:
         return seconds_from_ps(ps - self._origin_ps)
 
     def _cpu_ns(self) -> int:
-        """CPU time of the thread, without the work that an engine would not do."""
+        """CPU time of the thread in ns, without the work for measurement that an engine lacks."""
         return time.thread_time_ns() - self._unclocked_ns
 
     @contextmanager
     def _unclocked(self, clock: RunClock) -> Iterator[None]:
-        """A context for work that an engine would not do: the clock is stopped inside."""
+        """A context with the clock stopped, for measurement work that an engine would not do."""
         begin_ns = time.thread_time_ns()
         with clock.stopped():
             yield

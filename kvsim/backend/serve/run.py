@@ -26,7 +26,7 @@ TICK_SECONDS = 0.25
 
 
 class Observed(NamedTuple):
-    """A run and its meta.json."""
+    """A served run and its meta.json."""
 
     observation: Observation
     meta: ObservedMeta

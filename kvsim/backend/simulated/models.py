@@ -39,7 +39,7 @@ def on_backend(scenario: Scenario, device: str, model: str | None = None) -> Sce
 
 
 def _named(name: str) -> dict[str, Any]:
-    """The keys of [model] that name it."""
+    """The keys of [model] that select the model of this name."""
     small = shipped_folder("calibration") / "models" / f"{name}.json"
     if small.is_file():
         return {"hf_config": small}

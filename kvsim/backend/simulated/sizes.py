@@ -1,4 +1,4 @@
-"""Sizes of the steps of a run, to be captured before it."""
+"""Step sizes of a simulated run, to capture in CUDA graphs before the real run."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ from kvsim.simulation import Simulation
 
 @dataclass(slots=True)
 class _SizeRecorder(Observer):
-    """Keeps one step of each size of graph."""
+    """Observer that records one step for each CUDA graph size."""
 
     shape: Shape
     steps: dict[GraphSize, list[int]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The store that serves an allocator, by what its options answer."""
+"""The KV store for an allocator, chosen by the allocator's options."""
 
 from typing import Protocol, cast
 
@@ -47,8 +47,8 @@ def build_store(kind: StoreKind, allocator: Allocator, shape: Shape, device: str
 
 
 def with_host_pool(store: TensorStore, num_slots: int) -> TensorStore:
-    """The same store with a pool in host memory, of `num_slots` slots of one block each; InputError
-    if it stores no blocks.
+    """The store with an added pool in host memory, of `num_slots` slots of one block each;
+    InputError if the store has no blocks.
     """
     if not isinstance(store, PagedStore):
         raise InputError(

@@ -10,7 +10,7 @@ class HostMemory:
     """K and V by sequence, [layers, 2, slots, kv_dim] each; pinned if the device is a GPU, so that
     copies overlap with the host's work.
 
-    copied_bytes: moved here and back so far.
+    copied_bytes: bytes copied to host memory and back so far.
     """
 
     def __init__(self, device: str) -> None:
@@ -19,7 +19,7 @@ class HostMemory:
         self.copied_bytes = 0
 
     def put(self, id: str, rows: Tensor) -> None:
-        """Copy `rows` here; sequence `id` must not be here yet."""
+        """Store a copy of `rows` for sequence `id`, which must not be stored yet."""
         if id in self._held:
             raise InvariantError(f"sequence {id!r} is in host memory already")
         kept = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=self._pinned)
@@ -41,5 +41,5 @@ class HostMemory:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that are here now."""
+        """Bytes stored in host memory now."""
         return sum(rows.nbytes for rows in self._held.values())

@@ -186,5 +186,5 @@ def _padded(tables: Sequence[Array], width: int) -> Array:
 
 
 def table_width(blocks: int) -> int:
-    """The width of a table of `blocks` blocks."""
+    """The padded width of a block table of `blocks` blocks."""
     return -(-blocks // WIDTH) * WIDTH

@@ -16,7 +16,7 @@ BLOCK_SIZE = 16  # slots, where no kind asks for more
 
 
 class AttentionForm(NamedTuple):
-    """A kind of attention.
+    """A kind of attention with its kernels and requirements.
 
     kernel: a description for calibrations. launch: gives the kernel; None for one that gathers K
     and V first. together: that one takes all decoding spans in one call. between: the work between

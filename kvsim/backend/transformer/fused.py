@@ -1,4 +1,5 @@
-"""The GPU's kernels between products: residual and RMSNorm, rotation and the cache's write, SwiGLU.
+"""The fused GPU kernels between matrix products: residual and RMSNorm, RoPE and cache write,
+SwiGLU.
 
 Each does in one pass over its rows what torch does in three to eight launches. They compute in
 float32 and round once, at the end; the sum of the residual stream is rounded before its norm.
@@ -24,7 +25,7 @@ def add_norm(
     HIDDEN_PADDED: tl.constexpr,
     ADD: tl.constexpr,
 ):
-    """One program a token: the residual stream goes on, and what comes next takes its norm."""
+    """One program per token: add delta to the residual stream, and write its RMSNorm."""
     row = tl.program_id(0).to(tl.int64) * HIDDEN
     element = tl.arange(0, HIDDEN_PADDED)
     inside = element < HIDDEN
@@ -68,7 +69,9 @@ def narrow(
     WIDTH: tl.constexpr,
     WIDTH_PADDED: tl.constexpr,
 ):
-    """One program a token: its row over its scale, so that its largest number is `most`."""
+    """One program per token: quantise its row, divided by a scale that makes its largest number
+    `most`.
+    """
     token = tl.program_id(0).to(tl.int64)
     element = tl.arange(0, WIDTH_PADDED)
     inside = element < WIDTH
@@ -81,7 +84,7 @@ def narrow(
 
 @triton.jit
 def _turn(source, target, head, ok, cos, sin, pair, DIM: tl.constexpr):
-    """Rows [heads, DIM] from source to target, pair (i, i + DIM / 2) turned by its angle."""
+    """Copy rows [heads, DIM] from source to target with RoPE: rotate pair (i, i + DIM / 2)."""
     HALF: tl.constexpr = DIM // 2
     at = head[:, None] * DIM + pair[None, :]
     low = tl.load(source + at, mask=ok, other=0.0).to(tl.float32)
@@ -119,8 +122,8 @@ def rotate_write(
     ROW: tl.constexpr,
     ROW_PADDED: tl.constexpr,
 ):
-    """One program a token: its queries turned, its K turned and its V to where its span keeps
-    them.
+    """One program per token: apply RoPE to its queries and K, and write K and V to the cache of its
+    span.
     """
     token = tl.program_id(0).to(tl.int64)
     span = tl.load(token_span + token)

@@ -1,4 +1,4 @@
-"""Steps that are captured once and replayed: no launch by launch from the host.
+"""Steps captured in CUDA graphs once and replayed, without launching kernel by kernel.
 
 A graph has a size: rows of tokens, decoding spans, chunks. A step replays the least size that holds
 it. Its index tensors are filled up with padding rows and tiles, which write to a slot that no
@@ -65,7 +65,7 @@ class GraphSize(NamedTuple):
 
 
 class StepGraph:
-    """One captured step of a size, on one store."""
+    """The CUDA graph of one step size, on one store."""
 
     @torch.inference_mode()
     def __init__(
@@ -124,7 +124,7 @@ class StepGraph:
 
     @torch.inference_mode()
     def load(self, spans: Sequence[TokenSpan]) -> "StepGraph":
-        """Bring a step that the size holds to the device, in one copy."""
+        """Copy the inputs of a step to the graph's tensors, in one copy."""
         self._staging.wait()
         host, size = self._host, self.size
         for name in ("token_ids", "positions", "last", "begin", "new", "start", "context"):
@@ -202,8 +202,8 @@ class StepGraphs:
         return len(self._graphs)
 
     def capture(self, steps: Iterable[Iterable[int]]) -> None:
-        """Capture what steps of such new tokens replay, the largest first: the others then find
-        their memory in the pool.
+        """Capture the sizes that steps with these new tokens replay, the largest first, so that
+        smaller ones reuse its memory.
         """
         shape = self._parts[0].shape
         sizes = {GraphSize.holding(shape, news) for news in steps} - {None, *self._graphs}

@@ -92,8 +92,8 @@ class FlashInfer:
         return out
 
     def _plan(self, shape: Shape, plan: KernelPlan, address: Address, query: Tensor) -> None:
-        """Plan the wrapper for the step's spans; index arrays that it reads on the host are passed
-        there.
+        """Plan the wrapper for the step's spans; index arrays that it reads on the host stay in
+        host memory.
         """
         ragged, table, page = plan.ragged, address.table, address.page
         assert ragged is not None
@@ -142,7 +142,7 @@ class FlashInfer:
 def _placed(
     shape: Shape, plan: KernelPlan, address: Address, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """Query and key turned, key and value in the cache; returns the query."""
+    """Apply RoPE to query and key, write key and value to the cache, and return the query."""
     if query.is_cuda:
         from kvsim.backend.transformer import triton_attention
 
@@ -153,7 +153,7 @@ def _placed(
 
 
 def _pages(shape: Shape, address: Address) -> tuple[Tensor, Tensor]:
-    """The pools of keys and values, block by block."""
+    """Views of the K and V pools, [num_blocks, block_size, kv_heads, head_dim] each."""
     size = (-1, address.page, shape.kv_heads, shape.head_dim)
     return address.key.view(size), address.value.view(size)
 

@@ -35,7 +35,7 @@ class Quantise(Protocol):
     """Quantise rows to E4M3, each with a scale from its largest number."""
 
     def __call__(self, rows: Tensor) -> Fp8Rows:
-        """rows: [n, width]."""
+        """Quantise rows [n, width]."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The kernels' work in plain torch, tile by tile, from the same index tensors and addresses.
+"""The attention kernels in plain torch, tile by tile, from the same index tensors and addresses.
 
 It is slow, and right on any device. It replaces the kernels where there is no GPU, so that plans,
 tables, offsets and captured steps are tested without one.
@@ -53,7 +53,7 @@ def launch(
 def place(
     shape: Shape, plan: KernelPlan, address: Address, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """Turn query and key, and write the new tokens' key and value; returns the query."""
+    """Apply RoPE to query and key, write the new tokens' key and value, and return the query."""
     turn = turns(plan.positions, shape.head_dim, query.dtype)
     keys, values = _sides(shape, address)
     for side, new_rows in ((keys, rotate(key, turn)), (values, value)):

@@ -155,12 +155,12 @@ def rows_a_tile(shape: Shape, *, decoding: bool) -> int:
 
 
 def tokens_a_tile(shape: Shape, *, decoding: bool) -> int:
-    """Tokens of one span that a tile takes at most."""
+    """Most tokens of one span in a tile."""
     return rows_a_tile(shape, decoding=decoding) // shape.group
 
 
 def key_tile(shape: Shape) -> int:
-    """Keys a program takes in one step of its loop."""
+    """Keys that a program processes in one step of its loop."""
     row_bytes = power_of_two(shape.head_dim) * DTYPE_BYTES[shape.dtype]
     return max(16, min(64, KEY_TILE_BYTES // row_bytes))
 

@@ -1,4 +1,4 @@
-"""The launch of the GPU's kernels."""
+"""Launch kvsim's Triton attention kernels."""
 
 import torch
 from torch import Tensor
@@ -20,8 +20,8 @@ def warps(rows: int) -> int:
 def launch(
     shape: Shape, plan: KernelPlan, address: Address, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """Turn query and key, write the new tokens' key and value, then attend; the result is dense and
-    shaped as query.
+    """Apply RoPE to query and key, write the new tokens' key and value, then attend; the result is
+    dense and shaped as query.
 
     query: [tokens, heads, head_dim]; key, value: [tokens, kv_heads, head_dim]; heads dense, any
     stride between tokens. Addresses lie on multiples of 16 elements.
@@ -89,8 +89,8 @@ def launch(
 def place(
     shape: Shape, plan: KernelPlan, address: Address, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """Turn query and key, and write the new tokens' key and value, in one launch; returns the
-    query, dense.
+    """Apply RoPE to query and key, and write the new tokens' key and value, in one launch; returns
+    the query, dense.
     """
     dim, kv_heads = shape.head_dim, shape.kv_heads
     table, width, key_offset, value_offset = _places(plan, address)

@@ -24,7 +24,7 @@ PADDED_WIDTH, PADDED_HIDDEN = 128, 256
 
 
 def weight_bytes(deployment: Deployment, stage: Stage) -> int:
-    """Bytes on one GPU of this stage."""
+    """Bytes of weights and derived tensors on one GPU of this stage."""
     model, tp = deployment.model, deployment.tp
     element = DTYPE_BYTES[model.torch_dtype]
     made = model.rotary_elements * deployment.version.rotary_factor(model.kind, model.mrope)

@@ -188,7 +188,7 @@ def context_of(model: Model, options: ModelOptions) -> int:
 
 
 def cached_layout(model_kind: str, layout: KVLayout) -> KVLayout:
-    """The layers as in SGLang's pools.
+    """The layout as SGLang's pools store its layers.
 
     Windows that it stores whole are full attention, and chunks are windows. Those of gpt-oss and
     Gemma 4 end one token earlier than the model says.

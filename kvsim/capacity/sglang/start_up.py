@@ -7,7 +7,7 @@ from kvsim.plumbing.units import GIB
 
 
 def lines(pool: SglangPool) -> tuple[str, ...]:
-    """The lines, in the server's order."""
+    """The log lines of this pool, in the server's order."""
     pools = pool.pools
     printed = []
     if pools.window_tokens is not None:

@@ -18,7 +18,7 @@ Columns = NDArray[np.float64]
 
 
 class Candidate(NamedTuple):
-    """One shape of a form.
+    """One shape of a form of g(T), such as a hinge with its knee.
 
     label: the shape in words. columns: tokens [n] -> regressors [n, p], all >= 0.
     build: coefficients [p] in ps, all >= 0 -> the form with integer coefficients.
@@ -39,7 +39,7 @@ class TokenCost(Options):
         raise NotImplementedError(type(self).__name__)  # every registered form overrides this
 
     def scaled(self, correction: Correction) -> Self:
-        """The same form with every coefficient in ps (its field ends with _ps) scaled."""
+        """The form with every coefficient in ps (its field ends with _ps) scaled."""
         return self.model_copy(
             update={
                 name: tuple(map(correction.scaled, value))

@@ -14,7 +14,7 @@ ARITHMETIC = ("bfloat16", "fp8")
 def attention_parts(
     kernels: Kernels, mixer: Attention, count: int, token_bytes: float
 ) -> LayerKernels:
-    """Kernels of `count` attention layers with token_bytes a token each, on one GPU."""
+    """Kernels of `count` attention layers on one GPU; token_bytes: KV bytes per token and layer."""
     tp, hidden = kernels.split.tp, kernels.model.hidden_size
     heads, kept = mixer.heads // tp, mixer.kv_heads_on(tp)
     elements = kept * (mixer.head_dim + mixer.value_dim)

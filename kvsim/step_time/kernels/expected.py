@@ -58,7 +58,9 @@ def interval_80(served: str) -> dict[str, Any] | None:
 
 
 def interval_words(served: str) -> str | None:
-    """The same as a sentence, with what is known of comparisons; None as for `interval_80`."""
+    """The ranges of `interval_80` as a sentence with their source; None where `interval_80` has
+    none.
+    """
     if served == "fitted":
         low, high = spread("tpot_fitted")
         return (

@@ -9,7 +9,7 @@ SAME_EXPERTS = ((0, 1, 2, 3), (2, 3), ())  # of the measured shapes: the model's
 
 
 def dense_costs(kernels: Kernels, part: Dense, count: int) -> list[tuple[float, Cost]]:
-    """Costs of `count` layers on one GPU."""
+    """Costs of the dense feed-forward parts of `count` layers on one GPU."""
     return _network(kernels, part.intermediate_size, part.gated, count)
 
 

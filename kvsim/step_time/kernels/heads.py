@@ -74,7 +74,7 @@ def _batched(lines: dict[int, KernelLine], times: int) -> dict[int, KernelLine]:
 
 
 def _points(low: KernelLine, high: KernelLine) -> list[float]:
-    """Common measured points of both curves."""
+    """Values of x at points of either curve, up to the last x that both curves have."""
     most = min(low.x[-1], high.x[-1])
     return sorted(point for point in {*low.x, *high.x} if point <= most)
 

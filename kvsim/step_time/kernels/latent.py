@@ -12,7 +12,7 @@ INDEXED_ELSE = "DeepseekV32ForCausalLM"
 def latent_parts(
     kernels: Kernels, mixer: LatentAttention, count: int, token_bytes: float
 ) -> LayerKernels:
-    """Kernels of `count` MLA layers with token_bytes a token each, on one GPU."""
+    """Kernels of `count` MLA layers on one GPU; token_bytes: KV bytes per token and layer."""
     elements = mixer.kv_lora_rank + mixer.rope_head_dim
     index = mixer.index_head_dim + 4 * (mixer.index_head_dim > 0)
     caches = cache_dtypes(token_bytes - index, elements)

@@ -109,7 +109,9 @@ class RoofFamily(KernelFamily):
 
 
 class RoofTables(KernelLookup):
-    """Kernels of one device as one engine is expected to have them. fit: instead of ROOFS_FILE."""
+    """Kernels of one device and engine, timed by fitted rooflines. fit: fitted constants instead of
+    those in ROOFS_FILE.
+    """
 
     def __init__(self, device: Device, engine: str, fit: dict[str, Any] | None = None) -> None:
         error = _fitted()["left_out"].get(engine, {"median": 0.0, "mean": 0.0})

@@ -19,7 +19,7 @@ SUFFIXES = ("_sxm", "_server")  # of a device's folder, that the catalogue leave
 
 
 class KernelSource(NamedTuple):
-    """The kernels of one device as one engine has them."""
+    """Folder of measured kernels of one device and one engine."""
 
     folder: Path
     device: str

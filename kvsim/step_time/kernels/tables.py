@@ -184,9 +184,10 @@ class KernelLookup:
 
 
 class KernelTables(KernelLookup):
-    """One device's kernels as one engine has them.
+    """Measured kernels of one device and one engine.
 
-    version: of the engine; of each curve the newest that is not newer is taken, else the newest.
+    version: of the engine. Each curve is taken from the newest table version up to this one, else
+    from the newest of all.
     """
 
     def __init__(self, path: Path, version: str | None) -> None:
