@@ -55,7 +55,7 @@ class Arrivals:
 
     @property
     def missing(self) -> int:
-        """Requests that have not left."""
+        """Number of requests that have not left yet."""
         return self._total - self._num_left
 
     def _begin(self) -> Generator[simpy.Event, None, None]:

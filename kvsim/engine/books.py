@@ -33,7 +33,9 @@ class Books:
         self._head: Sequence | None = None  # of the queue
 
     def planned(self, plan: Plan, token_ps: int) -> None:
-        """Note sequences that pause in `plan`, after a last token at `token_ps`, or resume."""
+        """Note sequences that `plan` skips and sequences that it resumes; token_ps is the time of
+        the last token.
+        """
         self._pauses.planned(plan, token_ps)
 
     def returned(self, plan: Plan, now_ps: int) -> None:
@@ -207,7 +209,9 @@ class Pauses:
         self._newcomers: list[Sequence] = []  # in the batch since its last pause
 
     def planned(self, plan: Plan, token_ps: int) -> None:
-        """Note sequences that pause in `plan`, after a last token at `token_ps`, or resume."""
+        """Note sequences that `plan` skips and sequences that it resumes; token_ps is the time of
+        the last token.
+        """
         for seq in plan.preempted:
             if seq.num_outputs and seq not in self._preempted:
                 since_ps = self._end(seq, token_ps)

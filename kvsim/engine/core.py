@@ -42,7 +42,7 @@ class EngineCore:
 
     @property
     def now_ps(self) -> int:
-        """The simulated time: simpy's clock, which only gets integers here."""
+        """The simulated time in ps. simpy's clock only gets integers in this program."""
         return cast("int", self.env.now)
 
     def cut(self) -> None:

@@ -51,7 +51,9 @@ class DecodeBatch:
 
     @abstractmethod
     def join(self, seq: Sequence, num_tokens: int) -> None:
-        """`seq`, with num_tokens < final slots, decodes from the next step on."""
+        """Let `seq` with num_tokens slots, fewer than its final number, decode from the next step
+        on.
+        """
 
     @abstractmethod
     def leave(self, seq: Sequence) -> None:
@@ -61,7 +63,7 @@ class DecodeBatch:
 
     @abstractmethod
     def complete(self) -> list[Sequence]:
-        """Members that have all their slots now, in `order`."""
+        """Members that have their final slots now, in `order`."""
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -117,7 +119,7 @@ class DecodeBatch:
         return []
 
     def take_turned(self) -> list[Sequence]:
-        """Members that took blocks for drafts since the last call."""
+        """Return members that took blocks for drafts since the last call."""
         return []
 
 

@@ -76,7 +76,7 @@ class Executor:
             plan.stalls.append((copy_ps, usage))
 
     def next(self, plan: Plan) -> Next:
-        """Say what the engine does after the launch of `plan`."""
+        """The engine's next act after the launch of `plan`."""
         core = self._core
         if plan.empty:
             return Next.REST if all(each.empty for each in core.in_flight) else Next.RUN
@@ -103,7 +103,7 @@ class Executor:
         books.held(plan)
 
     def repeatable(self, plan: Plan) -> int:
-        """Number of further steps equal to `plan` that may follow."""
+        """Number of steps equal to `plan` that may follow while no request arrives."""
         core, scheduler = self._core, self._core.scheduler
         if core.max_steps == 1:
             return 0

@@ -96,7 +96,7 @@ class Intake:
             self._on_left(request)
 
     def _samples(self, request: Request, now_ps: int) -> Iterator[Sequence]:
-        """The n sequences of a request, which share its prompt."""
+        """The n sequences of a request; they share its prompt."""
         if request.n == 1:
             yield Sequence(request, now_ps)
             return

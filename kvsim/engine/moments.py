@@ -18,7 +18,9 @@ LATE_ARRIVALS = EventPriority(5)
 
 
 def moment(env: simpy.Environment, delay_ps: int, priority: EventPriority) -> simpy.Event:
-    """An event after delay_ps, ordered among those of that instant by `priority`."""
+    """An event that occurs after delay_ps; `priority` orders it among the events of that
+    instant.
+    """
     event = simpy.Event(env)
     event._ok, event._value = True, None
     env.schedule(event, priority, delay_ps)
@@ -31,7 +33,7 @@ def call_at(
     priority: EventPriority,
     call: Callable[[simpy.Event], None],
 ) -> None:
-    """Call `call` at time_ps, ordered among the events of that instant by `priority`."""
+    """Call `call` at time_ps; `priority` orders the call among the events of that instant."""
     callbacks = moment(env, time_ps - int(env.now), priority).callbacks
     assert callbacks is not None
     callbacks.append(call)

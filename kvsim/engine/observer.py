@@ -1,4 +1,6 @@
-"""Observers of an engine's steps: recordings of schedules, replays on a real backend, logs."""
+"""The interface of observers of an engine's steps: recorders of schedules, replays on a real
+backend, logs.
+"""
 
 from typing import ClassVar
 
@@ -20,13 +22,13 @@ class Observer:
     asks_blocks: ClassVar[bool] = True
 
     def arrived(self, scheduler: Scheduler, request: Request, now_ps: int) -> None:
-        """`request` has arrived; its admitted sequences are in the queue."""
+        """Called when `request` has arrived; if not refused, its sequences are in the queue."""
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
-        """The next step is about to be scheduled."""
+        """Called before the next step is scheduled."""
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """`plan` has been scheduled; its memory is taken."""
+        """Called when `plan` is scheduled and its memory allocated."""
 
     def polled(self, scheduler: Scheduler, plan: Plan) -> None:
         """`plan` waited for copies before its launch, and the poll after it has happened since
@@ -34,7 +36,9 @@ class Observer:
         """
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """The outputs of `plan` are processed; finished sequences have freed their memory."""
+        """Called when the outputs of `plan` are processed and finished sequences have freed their
+        memory.
+        """
 
     def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
         """Called when no step runs; returns whether this call submitted requests. stalled: requests

@@ -1,4 +1,4 @@
-"""The parts of an engine."""
+"""The parts that an engine is built from."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -5,7 +5,7 @@ from kvsim.step_time.stages import StageTimes
 
 
 class Pipeline:
-    """When each stage is free again. Micro-batches pass all stages in the order of their start."""
+    """Tracks when each stage is free. Micro-batches pass all stages in the order of their start."""
 
     def __init__(self, times: StageTimes) -> None:
         self._times = times
@@ -13,7 +13,9 @@ class Pipeline:
         self._free_ps = [0] * self.num_stages
 
     def end_ps(self, shape: StepShape, from_ps: int) -> int:
-        """The time at which a micro-batch that may start at from_ps leaves the last stage."""
+        """Run a micro-batch that may start at from_ps through all stages; returns when it leaves
+        the last one.
+        """
         at_ps, free_ps = from_ps, self._free_ps
         sends_ps = self._times.send_ps(shape.num_tokens)
         for stage, stage_ps in enumerate(self._times.stage_ps(shape)):

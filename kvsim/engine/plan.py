@@ -52,7 +52,7 @@ class ScheduledChunk:
 
     @property
     def new_slots(self) -> int:
-        """Slots that the chunk makes valid."""
+        """Number of slots that the chunk makes valid."""
         return self.end_tokens - self.start_tokens
 
     @property
@@ -95,25 +95,26 @@ class PausedBatch:
 class Plan:
     """The work of one step. With `steps` > 1 the step repeats that often and only decodes.
 
-    num_decode: members of the decode batch that take a token. context_tokens: slots that these
+    num_decode: members of the decode batch that get a token. context_tokens: slots that these
     attend to in the first step. decode_slots: slots that these fill in the last step. num_drafts:
     draft tokens of these members. num_verifying: chunks of decoding sequences with drafts, each
-    with one output token or more. passed_over: members that take no token because the token budget
-    ran out; num_paused: number of members if all of them are skipped. late: sequences that get a
-    token after a pause, with the time of the token before the pause. late_batch: those that paused
-    together. num_late: number of both in the decode batch. failed: sequences that ended with an
-    error before this plan, and the error. left: finished sequences that returned their memory
-    before this plan. rejoined: preempted sequences that decode again without a chunk, as their
-    content came back from host memory. held_ps: time for which the scheduler waited for copies
-    before it could launch the step; held_booked: this part of the first stall is booked already.
+    with one output token or more. passed_over: members that get no token because the token budget
+    ran out. num_paused: number of members if all of them are skipped. late: sequences that get a
+    token after a pause, each with the time of its token before the pause. late_batch: members of
+    the decode batch that paused together. num_late: number of both in the decode batch. failed:
+    (sequence, error) of sequences that ended before this plan. left: finished sequences that freed
+    their memory before this plan. rejoined: preempted sequences that decode again without a chunk,
+    as their KV came back from host memory. held_ps: time for which the scheduler waited for copies
+    before it could launch the step. held_booked: that part of the first stall is recorded already.
     lost: preempted sequences, each with a token in flight that is discarded, and the time of the
     token before. copies: copies over the host link, which the engine turns into stalls. stalls:
     (ps, ledger) of copies that must end before the step can start. first_ps, growth_ps: duration of
     the first step, and how much longer each step is than the one before; valid for affine_steps
     steps. ends_ps: instead of both, the end of each step, from the start of the first. outside: the
     step time is extrapolated beyond the measured range. finishing: sequences that get their last
-    token in the last step. outputs: tokens that each sequence puts out, where steps in flight are
-    followed. abandoned: sequences that got a token and lost their memory before it returned.
+    token in the last step. outputs: output tokens of each sequence, if steps in flight are tracked.
+    abandoned: number of sequences with a token in this step that were preempted before it was
+    processed.
     """
 
     def __init__(self) -> None:
@@ -157,9 +158,9 @@ class Plan:
 
     @property
     def continues(self) -> bool:
-        """Whether a sequence may decode on from a token of this step.
+        """Whether any sequence may decode on from a token of this step.
 
-        False for sequences that end as soon as their tokens are computed, and for abandoned ones.
+        Sequences that end with their token and preempted ones do not.
         """
         tokens = self.num_decode + sum(self._goes_on(chunk) for chunk in self.chunks)
         return tokens > self.abandoned
@@ -174,12 +175,12 @@ class Plan:
 
     @property
     def new_tokens(self) -> int:
-        """Tokens that the first step computes."""
+        """Number of tokens that the first step computes."""
         return self.num_decode + self.num_drafts + sum(chunk.new_tokens for chunk in self.chunks)
 
     @property
     def new_slots(self) -> int:
-        """Slots of the last step that are valid once it has returned."""
+        """Number of slots that the last step makes valid."""
         chunks = self.chunks
         return self.decode_slots + (sum(chunk.new_slots for chunk in chunks) if chunks else 0)
 

@@ -31,13 +31,13 @@ class EngineRecord(NamedTuple):
 
 
 def free_share(allocator: Allocator) -> float:
-    """The share of the usable pool that no sequence holds."""
+    """Share of the usable pool, 0 to 1, that no sequence holds."""
     usage = allocator.usage(None, busy=False)
     whole = allocator.capacity_bytes - usage.metadata
     return (whole - usage.allocated) / whole
 
 
 def pool_usage(allocator: Allocator) -> float:
-    """The share of the usable pool that sequences hold."""
+    """Share of the usable pool, 0 to 1, that sequences hold."""
     usage = allocator.usage(None, busy=False)
     return usage.allocated / (allocator.capacity_bytes - usage.metadata)

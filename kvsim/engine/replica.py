@@ -1,8 +1,8 @@
-"""One engine replica, put together: the only place where its parts meet.
+"""Assembles one engine replica; the only module that knows all its parts.
 
 A `ReplicaSpec` describes a replica: of a scenario, of the meta file of an observed run, or of a
 recorded schedule. `build()` makes its allocator and scheduler, which real engines drive as well.
-`assemble` adds the clock, the books and the arrivals of a simulation.
+`assemble` adds the clock, the accounting and the arrivals of a simulation.
 """
 
 from collections.abc import Callable, Iterable
@@ -47,14 +47,14 @@ class ReplicaSpec:
     """The parts of a replica, without its requests and step times.
 
     capacity_bytes: size of the pool. layout: bytes per token of each layer group. max_model_len: in
-    tokens. copy_bytes_per_s: bandwidth of copies within the device; host_bytes_per_s: bandwidth of
-    the link to host memory. max_steps: most steps simulated at once; 1 gives the step-by-step run.
-    speculation: method of speculative decoding, None without it; acceptance: how many drafts are
-    accepted. unwatched, states, window_tokens, pool_tokens, plan: see `MemorySpec`. connector: the
-    KV connector of the engine; None without one. shared: tiers that replicas on one clock have in
-    common; None: the replica is alone. hicache: tiers after the device under SGLang's scheduler;
-    None: those of the allocator's options. stages: of the pipeline; as many steps are then in
-    flight, and one more if scheduling is asynchronous.
+    tokens. copy_bytes_per_s: bandwidth of copies within the device. host_bytes_per_s: bandwidth of
+    the link to host memory. max_steps: most steps simulated at once; 1 runs step by step.
+    speculation: method of speculative decoding; None without it. acceptance: how many drafts are
+    accepted. unwatched, states, window_tokens, pool_tokens, plan: see `MemorySpec`. connector:
+    builds the KV connector of the engine; None without one. shared: tiers that several replicas
+    share; None: the replica is alone. hicache: tiers after the device under SGLang's scheduler;
+    None: as the allocator's options say. stages: pipeline stages; as many steps are in flight, and
+    one more under asynchronous scheduling.
     """
 
     allocator: AllocatorOptions
@@ -79,11 +79,11 @@ class ReplicaSpec:
 
     @property
     def depth(self) -> int:
-        """Most steps in flight."""
+        """Most steps in flight at once."""
         return self.stages + self.scheduler.depth - 1
 
     def memory_spec(self) -> MemorySpec:
-        """The pool for the allocator to build on."""
+        """The facts that the allocator needs to build the pool."""
         scheduler, connector = self.scheduler, self.connector
         return MemorySpec(
             self.capacity_bytes,
@@ -106,7 +106,7 @@ class ReplicaSpec:
 
     @property
     def _speculation(self) -> Speculation | None:
-        """Speculative decoding as the version of this scheduler does it."""
+        """Speculative decoding by the rules of the scheduler's version; None without it."""
         if self.speculation is None:
             return None
         found = self.scheduler.drafting(self.speculation)
@@ -114,7 +114,7 @@ class ReplicaSpec:
 
     @property
     def parts(self) -> ServerParts:
-        """Parts that may be refused together."""
+        """The parts that the table of refused pairs compares."""
         unplanned = self.plan is None and not _keeps_every_token(self.layout)
         return ServerParts(
             stages=self.stages,
@@ -128,8 +128,8 @@ class ReplicaSpec:
         )
 
     def _verifier(self) -> Verifier | None:
-        """The part that verifies the drafts; None without drafts. InputError for drafts that their
-        method does not have.
+        """The verifier of drafts; None without drafts. InputError for options that the drafting
+        method does not support.
         """
         speculation = self._speculation
         if speculation is None or self.acceptance is None:
@@ -161,21 +161,23 @@ class ReplicaSpec:
         return scheduler
 
     def host_link(self) -> Link:
-        """The link to host memory for swapped and offloaded content."""
+        """The link to host memory for swapped KV."""
         latency_us = self.scheduler.swap_latency_us or 0.0
         return Link(self.host_bytes_per_s, round(latency_us * PS_PER_US))
 
 
 def _keeps_every_token(layout: KVLayout) -> bool:
-    """Whether all layers are of one group that keeps every token."""
+    """Whether all layers are in one group with full attention, so that no block is freed while its
+    sequence runs.
+    """
     first, *others = layout.groups
     return not others and first.kind in ("full", "mla") and first.chunk_tokens is None
 
 
 @dataclass(frozen=True)
 class Replica:
-    """A replica that serves requests submitted to its engine. arrivals: its own, which submit them;
-    None: a router does.
+    """A replica that serves requests. arrivals: submit requests to its engine; None: a router
+    does.
     """
 
     scheduler: Scheduler
@@ -185,7 +187,7 @@ class Replica:
 
     @property
     def env(self) -> EngineClock:
-        """The clock of its engine."""
+        """The clock of the engine."""
         return self.engine.core.env
 
     @property
@@ -194,7 +196,7 @@ class Replica:
         return self.engine.tier_totals()
 
     def run(self) -> None:
-        """Serve all requests that arrive; afterwards the pool is empty."""
+        """Serve all requests that arrive; checks that the pool is empty afterwards."""
         assert self.arrivals is not None
         serve_all(self.env, self.arrivals, [self])
 
@@ -217,10 +219,7 @@ def assemble(
     progress: Left | None = None,
     refuse: bool = True,
 ) -> Replica:
-    """A replica that will serve `stream`. refuse: turn away what can never run (see Intake).
-    progress: called from time to time with (requests that have left, all requests). InputError as
-    in `build`.
-    """
+    """A replica that will serve `stream`; InputError as in `build`."""
     env = EngineClock()
     arrivals = Arrivals(env, stream, progress)
     made = serving(
@@ -237,7 +236,7 @@ def assemble(
 
 
 def clock(stream: Stream, progress: Left | None = None) -> tuple[EngineClock, Arrivals]:
-    """The clock of several engines of one router, and the future arrivals."""
+    """(clock, arrivals) for several engines of one router."""
     env = EngineClock()
     return env, Arrivals(env, stream, progress, routed=True)
 
@@ -267,8 +266,9 @@ def serving(
     report_interval_ps: int | None = None,
     waves: "Waves | None" = None,
 ) -> Replica:
-    """A replica on the clock `env`; arguments as in `EngineParts`. waves: of engines that step
-    together; None: it steps alone. InputError as in `build`.
+    """A replica on the clock `env`; arguments as in `EngineParts`. InputError as in `build`.
+
+    waves: data-parallel ranks in lockstep, which the engine joins; None: it steps alone.
     """
     scheduler = spec.build()
     if waves is not None:
@@ -297,7 +297,7 @@ def serving(
 
 
 def _engine(spec: ReplicaSpec, env: EngineClock, parts: EngineParts) -> Engine:
-    """The engine of `spec`, not started."""
+    """The engine of `spec` with its executor, not started."""
     connected, hierarchical = spec.connector is not None, spec.allocator.hierarchical
     executor = executor_of(
         connected=connected, over_stages=spec.stages > 1, hierarchical=hierarchical

@@ -26,7 +26,9 @@ def is_quantized(cache_type: CacheType) -> bool:
 
 
 def row_bytes(cache_type: CacheType, elements: int, where: str = "cache_type") -> int:
-    """Bytes of `elements` elements of one token; InputError if they do not fill whole blocks."""
+    """Bytes of one token's `elements` elements in one layer; InputError if they do not fill whole
+    blocks.
+    """
     block, num_bytes = _BLOCKS[cache_type]
     if elements % block:
         raise InputError(

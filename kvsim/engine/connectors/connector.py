@@ -143,7 +143,9 @@ class DeviceBlocks(Protocol):
         ...
 
     def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
-        """See `HoldingPromise`, as for the next four methods."""
+        """Cache keys of the blocks `start` to `end` - 1 of a sequence; see `HoldingPromise`, as for
+        the next four methods.
+        """
         ...
 
     def named_blocks(

@@ -13,7 +13,7 @@ class ConnectorJournal:
         return sum(map(len, self._entries.values()))
 
     def add(self, name: str, entry: Any) -> None:
-        """Write one entry."""
+        """Append an entry to the field `name`."""
         self._entries.setdefault(name, []).append(entry)
 
     def take(self) -> dict[str, list[Any]]:

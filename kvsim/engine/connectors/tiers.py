@@ -76,8 +76,9 @@ class TierOptions(Options):
     ranks_share: ClassVar[bool | None] = None
 
     def connector(self, site: TierSite, behind: Sequence["TierOptions"]) -> ConnectorPlan:
-        """The connector of an engine with this as first tier and `behind` as the next ones;
-        InputError where an engine has no such chain.
+        """The connector of an engine with this as first tier and `behind` as the tiers after it.
+
+        InputError if no engine has this chain of tiers.
         """
         raise InputError(
             "this tier cannot be the first",
@@ -87,14 +88,18 @@ class TierOptions(Options):
 
     @property
     def shared_key(self) -> str:
-        """The key by which replicas of a fleet have the tier in common; "": each has its own."""
+        """The option that lets replicas of a fleet share this tier; "" if each replica has
+        its own.
+        """
         return ""
 
     def behind_host(
         self, chunk_bytes: int, chunk_tokens: tuple[int, ...], shared: "Shared"
     ) -> "Disk":
-        """The tier as the one after host memory, with chunks of chunk_tokens[g] tokens in layer
-        group g; InputError if it cannot be.
+        """Build this tier to follow host memory; InputError if it cannot.
+
+        chunk_bytes: size of a slot of host memory. chunk_tokens[g]: tokens of a chunk in layer
+        group g.
         """
         raise InputError(
             "this tier cannot follow host memory",
@@ -116,17 +121,17 @@ class LinkOptions(TierOptions):
     latency_us: float = Field(0.0, ge=0)
 
     def lane(self, gb_per_s: float | None, site: TierSite) -> "Lane":
-        """One direction of a rank's link."""
+        """One direction of each rank's link, at gb_per_s or, if None, at the device's rate."""
         from kvsim.engine.connectors.lane import Lane  # few scenarios have tiers
 
         speed = site.host_bytes_per_s if gb_per_s is None else round(gb_per_s * BYTES_PER_GB)
         return Lane(round(self.latency_us * PS_PER_US), speed)
 
     def host_chunks(self, key: str, chunk_bytes: int, smaller: str) -> int:
-        """Number of chunks in host memory, with its size in GiB given by the option `key`;
-        InputError if it is 0.
+        """Number of chunks in host memory; InputError if it is 0.
 
-        smaller: the option that makes chunks smaller.
+        key: the option with the size in GiB. smaller: the option that makes chunks smaller, named
+        in the error.
         """
         size_gib = getattr(self, key)
         chunks = int(size_gib * GIB) // chunk_bytes

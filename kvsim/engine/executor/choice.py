@@ -1,4 +1,4 @@
-"""Choice of the executor of a replica."""
+"""Chooses the executor of a replica's engine."""
 
 from collections.abc import Callable
 

@@ -144,7 +144,7 @@ class TierCopies:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """Number of nodes being written, and number of loads, including queued ones."""
+        """(number of tree nodes being written, number of loads), including queued ones."""
         nodes, loads = self._backup.num_queued, self.loads.num_queued
         nodes += sum(write.num for _, write in self._writes)
         return nodes, loads + sum(len(batch) for _, batch in self._loads)

@@ -37,8 +37,8 @@ class Hierarchy(NamedTuple):
     shared: bool = False
 
     def connect(self, hicache: Hicache, shared: Shared) -> None:
-        """Set the copies and the storage of a scheduler that has not run; InputError where replicas
-        cannot share one.
+        """Give a scheduler that has not run its copies and storage; InputError if replicas cannot
+        share the storage.
         """
         pages = hicache.pages
         copies = hicache.copies = TierCopies(pages, self.link)
@@ -67,9 +67,9 @@ def check_hierarchy(scheduler: Scheduler) -> None:
 
 
 def hierarchy_of(options: AllocatorOptions, layout: KVLayout, host_bytes_per_s: int) -> Hierarchy:
-    """Build the hierarchy that the options of a hierarchical cache describe.
+    """The hierarchy that the allocator's options describe.
 
-    host_bytes_per_s: of the device's link to host memory, in each direction.
+    host_bytes_per_s: rate of the device's link to host memory, in each direction.
     """
     assert isinstance(options, Radix)
     token_bytes = layout.bytes_per_token

@@ -66,7 +66,7 @@ class Storage:
 
     @property
     def servers(self) -> tuple[StorageServer, StorageServer, StorageServer]:
-        """The servers for queries, reads and writes."""
+        """The servers that run queries, reads and writes, in this order."""
         return self._queries, self._reads, self._writes
 
     @property

@@ -47,7 +47,7 @@ class ChunkLimits:
         return None
 
     def begin(self) -> None:
-        """A step is about to be scheduled."""
+        """Called before a step is scheduled."""
 
     def may_start(self, seq: Sequence) -> bool:
         """Whether the waiting `seq` may start in this step; if not, it is skipped."""
@@ -60,7 +60,7 @@ class ChunkLimits:
         return new_tokens
 
     def started(self, seq: Sequence) -> None:
-        """`seq` runs from this step on."""
+        """Called when `seq` starts to run in the step being scheduled."""
 
     def scheduled(self, chunk: ScheduledChunk) -> int:
         """The chunk asked about last is in this step; returns by how many ps it delays the step."""
@@ -70,7 +70,7 @@ class ChunkLimits:
         """`seq`, asked about last, got no blocks and does not start."""
 
     def released(self, seq: Sequence) -> None:
-        """`seq` was finished or preempted."""
+        """Called when `seq` has finished or was preempted."""
 
     def returned(self, plan: Plan, leaving: Row[Sequence]) -> None:
         """The outputs of `plan` are processed. leaving: sequences that finish with it and still
@@ -82,11 +82,11 @@ class ChunkLimits:
         return True
 
     def encoder_counts(self) -> EncoderCounts | None:
-        """The counts of the encoder so far; None: no item was encoded."""
+        """Counts of the encoder cache so far; None if no item was encoded."""
         return None
 
     def adapter_counts(self) -> AdapterCounts | None:
-        """The counts of adapters so far; None: no request used one."""
+        """Counts of LoRA adapters so far; None if no request used one."""
         return None
 
 

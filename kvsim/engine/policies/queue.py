@@ -10,7 +10,7 @@ Order = Literal["fcfs", "priority"]
 
 
 class WaitingQueue(Protocol):
-    """The waiting sequences, in order."""
+    """The interface of the waiting queue. Iteration gives its sequences in order."""
 
     def __len__(self) -> int: ...
 

@@ -144,7 +144,7 @@ class AdmissionLoop:
     def _first_chunk(
         self, seq: Sequence, computed: int, left: int, threshold: int
     ) -> tuple[int, int]:
-        """See `ChunkSizes.first`."""
+        """Size of the first chunk of `seq` after `computed` tokens; see `ChunkSizes.first`."""
         sizes, padding = self._sizes, None
         if computed == seq.num_tokens - 1:
             padding = sizes.padding(computed, prefills=self._prefills, runs=self._runs)

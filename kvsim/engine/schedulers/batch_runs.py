@@ -31,7 +31,7 @@ class BatchRuns:
         return None
 
     def join(self, seq: Sequence) -> None:
-        """`seq` has all its known tokens computed, and decodes from the next step on."""
+        """Let `seq`, with all its known tokens computed, decode from the next step on."""
 
     def outputs(self, plan: Plan) -> dict[Sequence, int]:
         """Output tokens of `plan`, the newest, for each sequence that verifies drafts without a

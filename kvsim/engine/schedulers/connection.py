@@ -170,7 +170,9 @@ class Connection:
             raise no_room_for_item(first.id)
 
     def quiet_steps(self, plan: Plan, running: tuple[Sequence, ...], limit: int) -> int:
-        """Number of further steps that decode as `plan` and change nothing of the connector."""
+        """Number of further decode steps like `plan`, at most `limit`, that change nothing of the
+        connector.
+        """
         if self.connector.busy or self.kept:
             return 0
         return self.connector.quiet_steps(Decided(plan, running, running, (), ()), limit)

@@ -1,4 +1,4 @@
-"""The parts of a scheduler of continuous batching."""
+"""The parts that a scheduler of continuous batching is built from."""
 
 from typing import NamedTuple
 

@@ -172,7 +172,7 @@ def draft_runs(
 ) -> DraftRuns | None:
     """The batch of a scheduler with drafts; None if its sequences must be scheduled one by one.
 
-    lags: asynchronous scheduling.
+    lags: scheduling is asynchronous, a step ahead of its outputs.
     """
     tables, knobs = scheduler.allocator.verifying, parts.knobs
     threshold, latest = knobs.long_prefill_token_threshold, type(scheduler.victim) is Latest

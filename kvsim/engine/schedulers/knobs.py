@@ -20,6 +20,8 @@ class Knobs:
 
     @property
     def longest_chunk(self) -> int:
-        """Most tokens of one prompt in a step, as vLLM counts them."""
+        """Most tokens of one prompt that a step computes: the token budget, or
+        long_prefill_token_threshold if that is set and smaller.
+        """
         longest = self.max_num_batched_tokens
         return min(longest, self.long_prefill_token_threshold or longest)

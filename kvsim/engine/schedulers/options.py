@@ -1,4 +1,4 @@
-"""Options of every scheduler: policies, and facts that the engine needs."""
+"""Options that every scheduler has, and properties of each kind that the engine asks for."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -55,7 +55,7 @@ class SchedulerOptions(Options):
 
     @property
     def order(self) -> Order:
-        """The order of the queue."""
+        """Order of the waiting queue: "fcfs" or "priority"."""
         return "fcfs"
 
     @property
@@ -65,14 +65,14 @@ class SchedulerOptions(Options):
 
     @property
     def weighs_max_tokens(self) -> bool:
-        """Whether the declared max_tokens of a request, not its real output length, decides when it
-        starts.
+        """Whether a request's declared max_tokens, instead of its real output length, decides when
+        it starts.
         """
         return False
 
     @property
     def block_rules(self) -> BlockRules:
-        """The block rules of the version of this scheduler."""
+        """Rules about blocks of the version of vLLM that this scheduler follows."""
         return NEWEST.blocks
 
     @property
@@ -111,7 +111,9 @@ class SchedulerOptions(Options):
         """Raise InputError if this version's block hashes never cover tokens after the block."""
 
     def max_in_flight_tokens(self, depth: int) -> int | None:
-        """Most tokens in `depth` steps in flight; None: prompts are computed whole."""
+        """Most tokens computed by `depth` steps in flight; None: prompts are computed whole,
+        without limit.
+        """
         return None
 
     def build(self, allocator: Allocator, max_model_len: int) -> Scheduler:

@@ -1,12 +1,12 @@
 """Iteration-level scheduling as in Orca (Yu et al., OSDI 2022), in the form of the baselines of the
 PagedAttention paper (Kwon et al., SOSP 2023).
 
-Whole prompts join the running batch at any step; the most memory that a sequence may need is
-reserved when it is first admitted.
+Whole prompts join the running batch at any step. When a sequence is admitted, the most memory that
+it may need is reserved.
 
-The allocator decides that amount: `max-buffer` with its estimates, on buddies in those baselines.
-Such a sequence is never preempted. If sequences of an allocator grow and one finds no room, the
-last admitted is preempted.
+The allocator decides that amount: `max-buffer` by its estimates, in buddy blocks as in those
+baselines. Such a sequence is never preempted. With an allocator under which sequences grow, the
+last admitted one is preempted if memory runs out.
 """
 
 from pydantic import Field

@@ -122,7 +122,9 @@ class Scheduler:
         return True
 
     def cached(self, seq: Sequence) -> Cached:
-        """The leading tokens of a waiting sequence that need no computing."""
+        """The longest prefix of a waiting sequence that needs no computing: cached, or
+        swapped out.
+        """
         cached = self.allocator.cached_tokens(seq)
         kept = self.preemption.kept_tokens(seq) if seq.num_preemptions else 0
         return Cached(kept, True) if kept > cached else Cached(cached, False)
@@ -146,7 +148,9 @@ class Scheduler:
         self.compute(seq, plan, new_tokens, drafts)
 
     def compute(self, seq: Sequence, plan: Plan, new_tokens: int, drafts: int = 0) -> None:
-        """Compute `new_tokens` tokens of `seq`, the last `drafts` of them rejected drafts."""
+        """Schedule a chunk of new_tokens tokens of `seq`, the last `drafts` of which are padding
+        drafts, never accepted.
+        """
         prior = seq.num_computed
         end = seq.num_computed = prior + new_tokens - drafts
         samples = end == seq.num_tokens
@@ -175,7 +179,7 @@ class Scheduler:
         return self.batch.slots(seq) if seq.decoding else seq.num_computed
 
     def choose_victim(self, running: Reversible[Sequence]) -> Sequence:
-        """The sequence of `running` to preempt."""
+        """Choose the sequence of `running` to preempt."""
         return self.victim.choose(running, self._computed_tokens, self.allocator.shared_tokens)
 
     def preempt(self, victim: Sequence, plan: Plan) -> None:
@@ -326,7 +330,7 @@ class Scheduler:
         return plan.finishing
 
     def leave(self, seq: Sequence) -> None:
-        """Remove `seq`, which has its last output."""
+        """Remove `seq`, which has its last output token."""
         seq.finished = True
         self.preemption.drop(seq)
         if seq in self.running:

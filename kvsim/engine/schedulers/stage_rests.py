@@ -68,7 +68,9 @@ class StageRests:
             self._go_on(sequences)
 
     def _go_on(self, sequences: Iterable[Sequence]) -> None:
-        """Let these decoding sequences get their next token from the next step on."""
+        """Let `sequences` join the decode batch again, to get their next token from the next step
+        on.
+        """
         scheduler, flying = self._scheduler, self._in_flight
         for seq in sequences:
             goes_on = seq in scheduler.running and seq not in scheduler.prefilling

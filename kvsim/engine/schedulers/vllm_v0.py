@@ -1,10 +1,10 @@
 """vLLM v0's scheduler, as in the artifact of the PagedAttention paper (Kwon et al., SOSP 2023).
 
-A step either computes new prompts or decodes, prompts first; the last admitted is preempted and
-recomputed.
+A step either computes new prompts or decodes, prompts first. If memory runs out the last admitted
+sequence is preempted and recomputed.
 
-Its rules about blocks (a watermark for every admission, one free block for every decoder, no null
-block) are the paged allocator's part: `kvsim.vllm.rules`.
+The paged allocator has its rules about blocks, `kvsim.vllm.rules`: a watermark for every admission,
+one free block for every decoding sequence, no null block.
 """
 
 from pydantic import Field

@@ -107,7 +107,7 @@ class WholePromptScheduler(Scheduler):
                 break
 
     def _give_up_finished(self) -> bool:
-        """Free memory of a finished sequence that still holds it; False if there is none."""
+        """Free the memory of a finished sequence that still holds it; False if there is none."""
         return False
 
 

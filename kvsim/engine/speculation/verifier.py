@@ -152,7 +152,7 @@ class Verifier:
         return NextStep(chunk, returned, known)
 
     def take(self, step: ScheduledChunk) -> None:
-        """Apply a scheduled verification."""
+        """Apply a scheduled verification to its sequence: count its slots and outputs."""
         seq = step.seq
         drafting: Drafting = seq.drafting
         drafting.num_verified += step.drafts > 0
@@ -161,7 +161,7 @@ class Verifier:
         seq.num_outputs += step.end_tokens - step.start_tokens
 
     def began(self, chunk: ScheduledChunk) -> None:
-        """Note that a prompt chunk was scheduled."""
+        """Note that a chunk was scheduled; if it samples, it is the sequence's step in flight."""
         if self.verifies:
             self._drafting(chunk.seq).under_way = chunk if chunk.samples else None
 

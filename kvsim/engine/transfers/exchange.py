@@ -119,7 +119,7 @@ class Exchange:
         self.num_bytes = 0
 
     def to_send(self, name: str, port: Port) -> Transfer:
-        """The transfer of a request that has arrived at a prefill engine."""
+        """Return the transfer of a request that has arrived at a prefill engine."""
         transfer = self._of(name)
         transfer.prefill = port
         if transfer.allocated_ps < NEVER:
@@ -136,7 +136,9 @@ class Exchange:
             transfer.prefill.wake_at(refused_ps, lambda: transfer.allocated_ps <= refused_ps)
 
     def to_receive(self, name: str, port: Port, at_ps: int) -> Transfer:
-        """The transfer of a request that a pass of a decode engine at at_ps is the first to see."""
+        """Return the transfer of a request, at at_ps first seen by a pass of a decode engine; its
+        handshake begins.
+        """
         transfer = self._of(name)
         transfer.decode = port
         transfer.ready_ps = at_ps + self._delays.handshake_ps

@@ -151,8 +151,10 @@ class NixlHandoff(Handoff):
 
 
 def _widest(prefill: Engine, decode: Engine) -> tuple[int, int]:
-    """Bytes per token on the side with fewer TP ranks / bytes per token on a decode rank: its NICs
-    carry the whole transfer.
+    """A fraction (bytes per token on a rank of the side with fewer TP ranks, bytes per token on a
+    decode rank).
+
+    The NICs of the side with fewer ranks carry the whole transfer.
     """
     ours, theirs = (engine.scheduler.allocator.token_bytes for engine in (decode, prefill))
     return max(ours, theirs), ours

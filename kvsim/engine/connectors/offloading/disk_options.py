@@ -1,4 +1,4 @@
-"""Options of the file system tier, the next one after host memory."""
+"""Options of the file system tier, which comes after host memory."""
 
 from typing import ClassVar
 

@@ -35,10 +35,10 @@ class Accesses:
 class HostPool:
     """Slots of one size for chunks of all layer groups.
 
-    store_threshold: if n is 2 or more, content is stored from its n-th offer on. max_tracker_size:
-    number of contents with counted offers. on_evict: called with each evicted chunk. changes:
-    number of chunks stored, written or evicted so far. writing, pinned: numbers of chunks being
-    written, and of chunks that copies read.
+    store_threshold: number of offers of a content before it is stored; 0 and 1: at its first offer.
+    max_tracker_size: most contents with counted offers. on_evict: called with each evicted chunk.
+    changes: number of chunks stored, written or evicted so far. writing: number of chunks being
+    written. pinned: number of chunks that copies read.
     """
 
     def __init__(

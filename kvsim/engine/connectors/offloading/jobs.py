@@ -11,10 +11,10 @@ from kvsim.sequence import Sequence
 class CopyJob:
     """One copy between device and host memory.
 
-    number: in order of creation. store: from the device to host memory; else a load. waits: for a
-    load, the sequence waits for it; else the step does. counts: number of its blocks in each layer
-    group. num_bytes: bytes of these blocks, copied by each rank of the first stage. skipped:
-    leading blocks of the first chunk that a load omits, as the device has them.
+    number: in order of creation. store: it copies from the device to host memory; else it is a
+    load. waits: the sequence waits for the load; if False the step does. counts: number of its
+    blocks in each layer group. num_bytes: bytes of these blocks that each rank of the first stage
+    copies. skipped: leading blocks of the first chunk that a load omits, as the device has them.
     """
 
     __slots__ = (

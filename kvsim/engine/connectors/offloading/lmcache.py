@@ -1,4 +1,4 @@
-"""The options of LMCache's connector as a tier, as it copied in versions 0.3."""
+"""The options of LMCache's connector as a tier, as in LMCache 0.3."""
 
 from collections.abc import Sequence
 from typing import ClassVar

@@ -14,17 +14,19 @@ class ChunkPolicy(ABC):
 
     @abstractmethod
     def missed(self, keys: list[int]) -> None:
-        """A sequence offers, for the first time, content that is not in host memory; head first."""
+        """A sequence offers content that is not in host memory, for the first time. keys: head
+        first.
+        """
 
     @abstractmethod
     def accessed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
-        """A sequence offers or loads, for the first time, content that is in host memory or should
-        be there.
+        """A sequence offers or loads content that is in host memory, or that it wants to store, for
+        the first time.
         """
 
     @abstractmethod
     def inserted(self, seq: Sequence, chunk: HostChunk) -> None:
-        """A sequence puts a chunk into host memory."""
+        """A sequence stores a chunk in host memory."""
 
     @abstractmethod
     def finished(

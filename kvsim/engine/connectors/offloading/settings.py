@@ -1,4 +1,4 @@
-"""Settings of vLLM's offloading connector, resolved to counts."""
+"""Settings of vLLM's offloading connector, with sizes converted to numbers of chunks."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -106,7 +106,7 @@ class OffloadSettings(NamedTuple):
         return counts
 
     def bytes_of(self, counts: list[int]) -> int:
-        """Bytes of counts[g] blocks of each group g."""
+        """Bytes of a copy of counts[g] blocks of each layer group g."""
         return sum(num * group.block_bytes for num, group in zip(counts, self.groups, strict=True))
 
     @property

@@ -61,7 +61,7 @@ class WindowTables:
         self._ids: dict[Sequence, dict[int, list[int]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether some layers have windows."""
+        """Whether any layer group has a sliding window."""
         return bool(self._watched)
 
     def of(self, seq: Sequence, g: int) -> list[int] | None:

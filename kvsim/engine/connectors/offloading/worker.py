@@ -129,7 +129,7 @@ class Workers:
             worker.give(stores, loads, flush)
 
     def launch_on(self, stage: int, now_ps: int, compute_ps: int) -> int:
-        """See `StageCopies`, as for the next two methods."""
+        """Submit the copies of one stage that precede a step; see `StageCopies.launch_on`."""
         return self.each[stage].launch(now_ps, compute_ps)
 
     def launched_on(self, stage: int, end_ps: int) -> None:

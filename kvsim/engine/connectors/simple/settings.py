@@ -1,4 +1,4 @@
-"""Settings of vLLM's Simple connector, resolved to counts."""
+"""Settings of vLLM's Simple connector, with sizes converted to numbers of blocks."""
 
 from typing import NamedTuple
 

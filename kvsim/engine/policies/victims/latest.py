@@ -1,4 +1,4 @@
-"""Preempts the last started sequence: vLLM's rule under fcfs, and most engines'."""
+"""Preempts the sequence admitted last: the rule of vLLM under fcfs, and of most engines."""
 
 from collections.abc import Reversible
 

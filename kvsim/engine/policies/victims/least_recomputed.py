@@ -1,4 +1,6 @@
-"""Preempts the sequence with the fewest tokens to recompute: shared tokens are hit again."""
+"""Preempts the sequence with the fewest tokens to recompute; tokens shared with other sequences are
+hit again.
+"""
 
 from collections.abc import Reversible
 

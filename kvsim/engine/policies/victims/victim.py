@@ -23,8 +23,10 @@ class Victim(Options):
     def choose(
         self, running: Reversible[Sequence], computed_tokens: Tokens, shared_tokens: Tokens
     ) -> Sequence:
-        """One of `running`, which are in order of admission and include the sequence that needs
-        memory. computed_tokens: slots that a sequence would lose. shared_tokens: leading slots of
-        these that others hold too, so that it would hit them again.
+        """Choose one of `running`, which are in order of admission and include the sequence that
+        needs memory.
+
+        computed_tokens: gives the slots that a sequence would lose. shared_tokens: gives the
+        leading slots among these that other sequences hold too, so that it would hit them again.
         """
         raise NotImplementedError(type(self).__name__)  # every registered rule overrides this

@@ -1,1 +1,1 @@
-"""llama-server (llama.cpp 0c1e57098, tools/server): slots over a field of cells."""
+"""llama-server (llama.cpp 0c1e57098, tools/server): slots that share a KV cache of cells."""

@@ -102,7 +102,7 @@ class Sglang(SchedulerOptions):
         return depth * self.chunked_prefill_size
 
     def check_chunks(self, allocator: Allocator) -> None:
-        """Raise InputError if a chunk holds no page."""
+        """Raise InputError if chunked_prefill_size is less than a page."""
         chunk = self.chunked_prefill_size
         if 0 < chunk < allocator.page_tokens:
             raise InputError(
@@ -161,7 +161,9 @@ class Sglang(SchedulerOptions):
 
 
 def hicache_over(allocator: Allocator) -> HicachePart:
-    """The hierarchical cache that the allocator's options describe."""
+    """The hierarchical cache over `allocator`; one that does nothing if its options ask for
+    none.
+    """
     if isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens:
         return Hicache(allocator)
     return NO_HICACHE

@@ -74,7 +74,7 @@ class EngineSide:
         """Called before `seq` loses its memory and is queued again."""
 
     def failed(self, seq: Sequence) -> None:
-        """`seq` has ended with an error for lack of memory."""
+        """Called when `seq` has ended with an error for lack of memory."""
 
     # --- the life of a plan ---------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class HicachePart:
 
     @abstractmethod
     def left(self, seq: Sequence) -> None:
-        """`seq` has all its tokens, or ended with an error."""
+        """Called when `seq` has all its tokens, or ended with an error."""
 
     # --- the life of a plan ---------------------------------------------------------------------
 

@@ -130,8 +130,8 @@ class SglangQueue:
     def _sort(self, room: PrefixRoom) -> None:
         """Sort by longest cached prefix.
 
-        A request that shares an uncached prefix with an earlier one goes last, so that it can hit
-        the blocks the earlier one computes.
+        A request that shares an uncached prefix with an earlier one is sorted last. So it can hit
+        the pages that the earlier one computes.
         """
         found: dict[Sequence, int] = {}
         beginnings = set()

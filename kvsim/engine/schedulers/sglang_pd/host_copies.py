@@ -9,11 +9,11 @@ class HostCopies(Protocol):
     """Durations of copies of retracted KV."""
 
     def out_ps(self, at_ps: int, tokens: int) -> int:
-        """Duration in ps of a copy of `tokens` tokens to host memory, asked for at at_ps."""
+        """Duration in ps of a copy of `tokens` tokens to host memory, requested at at_ps."""
         ...
 
     def back_ps(self, at_ps: int, tokens: int) -> int:
-        """Duration in ps of a copy of `tokens` tokens back to the device, asked for at at_ps."""
+        """Duration in ps of a copy of `tokens` tokens back to the device, requested at at_ps."""
         ...
 
 
