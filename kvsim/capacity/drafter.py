@@ -119,7 +119,7 @@ class Drafter(NamedTuple):
     ) -> KVLayout:
         """The KV cache of target and drafter together, on one GPU; by_chunk: as in
         `ModelOptions.layout`. held: the part of the target on a stage of a pipeline; drafts:
-        whether the drafter is there too.
+        whether the drafter is on this stage too.
         """
         drafted = self.caches_beside(target, options) if drafts else ()
         caches = widened(options.caches(held or target), self.tokens)

@@ -21,12 +21,11 @@ SHORTEST_TOKENS = 512
 class MemoryQuestion(NamedTuple):
     """A model on a device, with vLLM's options.
 
-    devices: of each stage of a pipeline.
-    block_size: tokens of a block asked for. max_num_seqs, max_num_batched_tokens: of a step; None
-    for the engine's. num_tokens: lengths of sequences to fit; empty for powers of two
-    and lengths halfway between them.
-    initial_tokens: of a first buffer under `doubling`. prefill_checkpoint_alignment: given where
-    prefill writes recurrent states out within chunks.
+    devices: the GPU of each pipeline stage. block_size: tokens of a block asked for. max_num_seqs,
+    max_num_batched_tokens: of a step; None for the engine's. num_tokens: lengths of sequences to
+    fit; empty for powers of two and lengths halfway between them. initial_tokens: of a first buffer
+    under `doubling`. prefill_checkpoint_alignment: given where prefill writes recurrent states out
+    within chunks.
     """
 
     model: ModelOptions

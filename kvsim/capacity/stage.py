@@ -23,9 +23,7 @@ class Stage(NamedTuple):
 
 
 def model_of(model: Model, stage: Stage) -> Model:
-    """The part of a model that a stage computes: without the embedding and the head, but on the
-    last stage.
-    """
+    """The part of a model that a stage computes. Only the last stage has the vocabulary's head."""
     return replace(model, layers=stage.layers, vocab_size=model.vocab_size if stage.last else 0)
 
 

@@ -17,11 +17,11 @@ class Hardware(NamedTuple):
 
     layout: the KV cache on one GPU (None: in the model's own dtype). folder: where relative paths
     start, the scenario's. data_parallel_size: copies of the attention; experts compute the tokens
-    of all. expert_parallel: whether GPUs hold whole experts. engine, engine_version: "vllm" or
-    "sglang" and which, as far as the scheduler says (None: nothing). pool_tokens: of the KV pool;
-    None: not known. pipeline_layout: where the model is one stage of a pipeline, the KV cache of
-    all stages. Layers may read the cache of a layer of an earlier stage. enforce_eager: whether the
-    engine runs without CUDA graphs.
+    of all copies. expert_parallel: whether GPUs hold whole experts. engine, engine_version: "vllm"
+    or "sglang" and which, as far as the scheduler says (None: nothing). pool_tokens: of the KV
+    pool; None: not known. pipeline_layout: where the model is one stage of a pipeline, the KV cache
+    of all stages. Layers may read the cache of a layer of an earlier stage. enforce_eager: whether
+    the engine runs without CUDA graphs.
     """
 
     model: "Model"

@@ -165,8 +165,8 @@ def _bytes_by_chunk(model: Model, group: KVGroup) -> dict[int | None, int]:
 
 
 def _attention_flops(model: Model, group: KVGroup, local: int | None) -> tuple[int, int]:
-    """FLOPs of one pair over all layers of this group with chunks of local attention of `local`
-    tokens (None: without): in prefill, and in decode.
+    """(prefill, decode) FLOPs of one query-key pair, summed over layers of this group with local
+    attention chunks of `local` tokens; None: layers without chunks.
     """
     if group.reading is not None:
         each = group.layers * group.reading.pair_flops

@@ -61,7 +61,8 @@ def dealt(layers: int, part: int, parts: int) -> int:
 
 
 def pack(layout: KVLayout, packing: Packing) -> tuple[list[PackedGroup], int]:
-    """The parts of a layout, each with groups in blocks of their own, and the bytes of a block.
+    """Pack caches with blocks of their own sizes; returns the groups, one block table each, and the
+    bytes of a block.
 
     packing: see BlockRules; versions that had places began with the cache of all tokens.
     """
@@ -115,7 +116,7 @@ def _repeats_a_part(buckets: Sequence[Sequence[KVGroup]], by_place: bool) -> int
 
 
 def _least_padding(counts: Sequence[int], least: int) -> int:
-    """The number from `least` up with multiples that pad `counts` least; of equals the largest."""
+    """The n >= `least` with least padding of `counts` to multiples of n; the largest of equals."""
     numbers = range(least, max(max(counts), least) + 1)
     return min(numbers, key=lambda number: (sum(-count % number for count in counts), -number))
 

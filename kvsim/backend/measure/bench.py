@@ -111,7 +111,7 @@ def _new_tokens(plan: StepPlan) -> list[int]:
 
 
 def _spans(plan: StepPlan) -> list[int]:
-    """The context of each span when the step is done."""
+    """Tokens in the context of each span of a plan when the step is done."""
     return [*(new + prior for new, prior in plan.chunks), *plan.contexts]
 
 

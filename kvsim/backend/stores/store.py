@@ -34,7 +34,7 @@ class Address(NamedTuple):
 
 
 class FixedPlaces(Protocol):
-    """Places of a step's spans in tensors that stay where they are, for a captured step."""
+    """KV addresses of a step's spans in tensors at fixed memory, for a captured step."""
 
     def clear(self) -> None:
         """Point every span at the slots that no sequence uses."""
@@ -64,7 +64,7 @@ class TensorStore(ABC):
 
     @abstractmethod
     def begin(self, batch: Batch) -> None:
-        """Take the places of a step's spans; InvariantError where a span does not fit its place."""
+        """Take the KV addresses of a step's spans; InvariantError if a span exceeds its memory."""
 
     @abstractmethod
     def write(self, layer: int, key: Tensor, value: Tensor) -> None:
@@ -89,7 +89,7 @@ class TensorStore(ABC):
         return
 
     def locate(self) -> None:
-        """Bring the places of the step's spans to the device, for a kernel that goes by `address`;
+        """Copy the addresses of the step's spans to the device, for a kernel that uses `address`;
         after `begin`.
         """
         return
@@ -99,7 +99,7 @@ class TensorStore(ABC):
         """The addresses of this layer for the spans of the step; after `locate`."""
 
     def place_bytes(self, max_context: int) -> int:
-        """Bytes in a staging buffer of the place of a span, by its tokens."""
+        """Bytes of a staging buffer for the addresses of a span of max_context tokens."""
         return 0
 
     def fixed_places(self, spans: int, max_context: int, staging: Staging) -> FixedPlaces:

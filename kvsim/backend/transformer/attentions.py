@@ -18,10 +18,11 @@ BLOCK_SIZE = 16  # slots, where no kind asks for more
 class AttentionForm(NamedTuple):
     """A kind of attention with its kernels and requirements.
 
-    kernel: a description for calibrations. launch: gives the kernel; None for one that gathers K
-    and V first. together: that one takes all decoding spans in one call. between: the work between
-    products. packages: imported by it, besides torch; the first is what a calibration names the
-    version of. devices: what it runs on. captures: steps that are captured and replayed.
+    kernel: a description for calibrations. launch: returns the kernel; None for attention that
+    gathers K and V first. together: such attention takes all decoding spans in one call. between:
+    the work between matrix products. packages: imported packages besides torch; a calibration
+    records the version of the first. devices: where it runs. captures: steps that are captured and
+    replayed.
 
     dtypes, head_dims: None for any. block_size: the slots of a block are a multiple of it; None for
     a kind that reads buffers too.

@@ -35,7 +35,9 @@ MOST_CHUNKS = 8
 
 
 class GraphSize(NamedTuple):
-    """tokens: rows. decodes, chunks: spans of one token, and of more. tiles: of the chunks."""
+    """Size of a graph. tokens: rows. decodes, chunks: spans of one token, and of more. tiles: query
+    tiles of the chunks.
+    """
 
     tokens: int
     decodes: int

@@ -56,7 +56,9 @@ def attend(
     WINDOW: tl.constexpr,  # newest keys that a query sees, its own included; 0: all
     PRECISION: tl.constexpr,
 ):
-    """Grid (tiles, kv_heads, SPLITS). A tile holds ROWS // GROUP tokens, GROUP rows each."""
+    """Attention kernel on the grid (tiles, kv_heads, SPLITS). A tile holds ROWS // GROUP tokens,
+    GROUP rows each.
+    """
     tile, kv_head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     TOKENS: tl.constexpr = ROWS // GROUP
     ROW: tl.constexpr = KV_HEADS * DIM
@@ -161,7 +163,7 @@ def combine(
     SPLITS: tl.constexpr,
     SPLITS_PADDED: tl.constexpr,
 ):
-    """Grid (tiles, kv_heads, TOKENS * GROUP): one output row out of its SPLITS parts."""
+    """Combine the SPLITS parts of one output row; on the grid (tiles, kv_heads, TOKENS * GROUP)."""
     tile, kv_head, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     span = tl.load(tile_span + tile)
     token = tl.load(tile_token + tile) + row // GROUP

@@ -106,7 +106,8 @@ class DecoderRunner:
         self, spans: Sequence[TokenSpan], moves: Sequence[Move] = (), splits: int | None = None
     ) -> PreparedStep:
         """Do the moves and bring tokens and places to the device; the store is set on this step
-        until the next `prepare`. splits: of the keys, where a kernel shall not choose.
+        until the next `prepare`. splits: number of splits of the keys; by default the kernel
+        chooses.
         """
         self._move(moves)
         if self._staging is not None:
@@ -169,7 +170,7 @@ def _attend(
     batch: Batch,
     splits: int | None = None,
 ) -> Attend:
-    """The attention of the step that the store is set on. launch: of the form, made before."""
+    """The attention of the step that `store` has begun. launch: the form's kernel; None: gather."""
     if launch is None:
         return GatherAttention(shape, store, batch, together=form.together)
     return KernelAttention(launch, shape, store, batch, splits)

@@ -32,8 +32,8 @@ class CachePlan(NamedTuple):
 
     @property
     def block_size(self) -> int:
-        """Tokens in the smallest block; of packed caches in the smallest that keeps every token,
-        without any in a window's.
+        """Tokens in the smallest block. For packed caches, only blocks of full-attention groups
+        count, or of window groups if there are no others.
         """
         if not self.packed:
             return min(group.block_size for group in self.groups)

@@ -26,10 +26,11 @@ FEWEST_REQUESTS, MOST_REQUESTS = 2048, 4096
 
 
 class Pools(NamedTuple):
-    """tokens: of the pool that requests are admitted by. kv_bytes: of it, over all layers that
-    keep all tokens. window_tokens, window_bytes: of the windows' pool; None: the model has none,
-    or SGLang keeps its windows whole. states, state_bytes: slots of recurrent states, and the
-    bytes of all, padding included. max_running_requests: that may hold memory at once.
+    """Sizes of SGLang's pools. tokens: tokens of the pool by which requests are admitted. kv_bytes:
+    its bytes, over all layers that keep all tokens. window_tokens, window_bytes: size of the
+    sliding windows' pool; None: the model has no windows, or SGLang keeps them whole. states,
+    state_bytes: slots of recurrent states, and the bytes of all, padding included.
+    max_running_requests: requests that may hold memory at once.
     """
 
     tokens: int

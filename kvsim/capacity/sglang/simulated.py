@@ -69,7 +69,7 @@ def _bytes_of_states(state_bytes: int, settings: SglangSettings) -> int:
 def sglang_pool(
     model: Model, device: Device, options: ModelOptions, settings: SglangSettings, block_size: int
 ) -> SizedPool:
-    """The pool; the remainder that fills no page stays unused.
+    """The pool of one GPU; the remainder that fills no page stays unused.
 
     Windows and cached states have a share of its capacity. States that are not cached have a pool
     outside of it, one for each running request.

@@ -177,9 +177,9 @@ def _on_aiter(
 
 
 def context_of(model: Model, options: ModelOptions) -> int:
-    """The longest sequence: as given, else as the model's config says. Those of models of states
-    alone do not say it, and a server takes a longer one with
-    SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 alone.
+    """The longest sequence: as given, else as the model's config says. Configs of purely recurrent
+    models do not say it. A server accepts a longer one only with
+    SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1.
     """
     longest = options.model_len(model)
     if options.max_model_len is None and model.kind in STATE_KINDS:

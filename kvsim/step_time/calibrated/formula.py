@@ -54,7 +54,7 @@ class Terms(Options):
 def longest_excess(shape: StepShape) -> int:
     """Tokens by which the longest context exceeds the mean one, rounded up; 0 if it is not known.
 
-    In a decode run both grow by one a step, so it stays what it is.
+    In a decode run both grow by one a step, so the excess is constant.
     """
     if not shape.longest_context_tokens or not shape.num_decode:
         return 0

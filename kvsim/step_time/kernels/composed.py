@@ -42,7 +42,7 @@ class HostTime:
 
 
 class MeasuredLimits:
-    """The measured ranges: tokens of a step, sequences, and tokens of a sequence."""
+    """Largest measured sizes: tokens of a step, sequences, and tokens of a sequence."""
 
     def __init__(self, tokens: int, sequences: int, context_tokens: int) -> None:
         self.tokens = tokens

@@ -202,7 +202,8 @@ def _columns(
 def _differing(versions: list[tuple[str, KernelCurve]]) -> Iterator[tuple[str, KernelCurve]]:
     """The newest version's curve, and older ones that differ from the next one taken.
 
-    None has less than half the points of the fullest, or is SPOILED times as slow as the quickest.
+    Versions are left out with less than half the points of the fullest, or SPOILED times as slow as
+    the quickest.
     """
     fullest = max(len(curve.x) for _, curve in versions)
     whole = [each for each in versions if 2 * len(each[1].x) >= fullest]

@@ -99,9 +99,10 @@ class Kernels:
         return lambda tokens: line.at(tokens) * wanted.at(tokens) / had.at(tokens)
 
     def sound(self, kind: str, dtype: str, shape: Shape, line: KernelLine) -> KernelLine:
-        """The measured curve of a shape, at least as long as its bytes take.
+        """The measured curve of a shape, with no time below that of its bytes.
 
-        If it is impossible (`unsound`), the fitted roofline's, and the tables name it.
+        An impossible curve (`unsound`) is replaced by the fitted roofline's, and named in the
+        result.
         """
         peak = Roofs(self.device, bits_of(dtype))
         if self.tables.measured:

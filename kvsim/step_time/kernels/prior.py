@@ -21,7 +21,7 @@ from kvsim.step_time.kernels.versions import version_key
 
 
 class ServerKind(NamedTuple):
-    """engine, version: None for the newest. gpus: that share a step. eager: without CUDA graphs."""
+    """Kind of a server. version: None: the newest. gpus: GPUs per step. eager: no CUDA graphs."""
 
     engine: str
     version: str | None

@@ -18,8 +18,8 @@ Work = Callable[[Shape, float], float]
 
 
 class KernelLine(NamedTuple):
-    """A measured curve: times in us at ascending x. Straight between its points; beyond the last as
-    steep as the last span, before the first as long as the first.
+    """A measured curve: times in us at ascending x. Linear between points. Beyond the last it has
+    the last slope; before the first, the first time.
     """
 
     x: tuple[float, ...]
@@ -43,8 +43,8 @@ class KernelFamily:
         self._shapes = np.array(sorted(lines), np.float64)
 
     def nearest(self, shape: Shape, equal_at: Sequence[int] = ()) -> Shape | None:
-        """The measured shape that is nearest in the sum of logarithms' differences; of those that
-        are equal at the places `equal_at`. None where there is none.
+        """The measured shape with the least sum of |log ratio| to `shape`, among those equal to it
+        at the indices `equal_at`; None if there is none.
         """
         if shape in self.lines:
             return shape
@@ -57,8 +57,8 @@ class KernelFamily:
         return tuple(int(size) for size in shapes[int(apart.argmin())])
 
     def scaled(self, shape: Shape, work: Work, equal_at: Sequence[int] = ()) -> KernelLine | None:
-        """The curve of `shape`; where it is not measured, the nearest one's times what the work of
-        both, by the roofline, differs.
+        """The curve of `shape`. If it was not measured: the curve of the nearest shape, times the
+        ratio of their roofline work.
         """
         near = self.nearest(shape, equal_at)
         if near is None:
@@ -70,7 +70,9 @@ class KernelFamily:
         return KernelLine(line.x, tuple(times))
 
     def sheet(self, shape: Shape, work: Work, equal_at: Sequence[int]) -> dict[int, KernelLine]:
-        """Curves by batch, the last size of a shape; the others are `shape`. {} without any."""
+        """Curves by batch size, which is the last size of a table's shapes; their other sizes are
+        `shape`. {} if there are none.
+        """
         near = self.nearest((*shape, 1), equal_at)
         if near is None:
             return {}
@@ -87,8 +89,8 @@ class KernelFamily:
         return dict(sorted(found.items()))
 
     def between(self, shape: Shape, work: Work) -> KernelLine:
-        """The curve of a shape of two sizes, each of a grid: the time's logarithm is linear in the
-        logarithms of both.
+        """The curve of a shape of two sizes, interpolated in a grid of measured shapes: log(time)
+        is linear in the logarithms of the sizes.
 
         Outside of the grid it is scaled from the edge.
         """
@@ -149,7 +151,7 @@ class KernelLookup:
         self._families: dict[tuple[str, str], KernelFamily | None] = {}
 
     def family(self, kind: str, dtypes: Sequence[str] = ("",)) -> KernelFamily | None:
-        """The curves of this kind in the first of these dtypes that there is; None without any."""
+        """The curves of this kind in the first of `dtypes` that has curves; None if none has."""
         for dtype in dtypes:
             key = kind, dtype
             if key not in self._families:
