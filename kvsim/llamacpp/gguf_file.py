@@ -8,7 +8,7 @@ from kvsim.llamacpp.sizes import KVLayer, KVShape
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.extras import need
 
-# Of architectures that name no pattern: every so many layers the last of each group is full.
+# Architectures without a pattern: of each group of this many layers the last has full attention.
 PERIODS = {
     **dict.fromkeys(("gemma2", "gpt-oss"), 2),
     **dict.fromkeys(("cohere2", "exaone4", "olmo2", "afmoe", "llama4"), 4),

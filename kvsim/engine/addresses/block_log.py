@@ -26,7 +26,7 @@ Times = NDArray[np.int64] | int  # (n,) of n blocks, or of all of them
 MOST_AT_ONCE = 1 << 13
 NO_BLOCKS: Blocks = np.empty(0, dtype=np.int64)
 NOT_BLANK = array("q")
-FREE = -1  # beside HELD and KEPT
+FREE = -1  # a third kind, next to HELD and KEPT
 TAKEN, REVIVED, FREED = range(3)
 
 

@@ -47,7 +47,7 @@ class CellRecorder:
         self._names = [""]  # owners, by place
         self._places: dict[str, int] = {"": 0}
         self._owners: dict[int, int] = {}  # place of the last owner, by number
-        self._running: dict[int, int] = {}  # place of the owner, by number of who runs
+        self._running: dict[int, int] = {}  # place of each running owner, by its number
         plan = allocator.plan
         sizes = [
             np.full(field.size, size)

@@ -12,7 +12,7 @@ class FreePages:
     """Free page numbers of a pool of `num` pages at the start."""
 
     def __init__(self, num: int) -> None:
-        self._runs: list[tuple[int, int]] = []  # first and end, in order, apart from each other
+        self._runs: list[tuple[int, int]] = []  # (first, end), in order, none adjacent
         self._widest: list[tuple[int, int, int]] = []  # a heap by width, entries out of date in it
         self.num = num
         if num:

@@ -44,7 +44,7 @@ class Copier:
         self.computed_ps = self.held_up_ps = self.left = 0
         self.ended = False
         self._naps: Naps | None = None  # while nothing is polled
-        self._news = False  # of the iteration under way: its plan or a report changed something
+        self._news = False  # the current plan or a report changed something
         self.leaps = parts.max_steps != 1 and parts.observer is None
         self.connector.on_news(self.rouse)
         self._tier_books: TierBooks | None = None

@@ -25,7 +25,7 @@ class CopyingExecutor(Executor):
     def __init__(self, core: EngineCore) -> None:
         super().__init__(core)
         self._copier = Copier(core)
-        self._free_ps = 0  # when the thread of the engine goes on
+        self._free_ps = 0  # when the thread of the engine is free
         self.idles = False
         self._named = False  # the last schedule() has named sequences that have ended
 

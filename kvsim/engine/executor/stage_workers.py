@@ -38,7 +38,7 @@ class StageWorkers:
         self._in_flight, self._connector = in_flight, connector
         self._copies = connector.stage_copies
         self._num_stages, self._overlaps = num_stages, overlaps
-        self._launched_ps = [0] * num_stages  # when the thread of each stage goes on
+        self._launched_ps = [0] * num_stages  # when the thread of each stage is free
         self._stage_ps = [0] * num_stages  # when all that was launched there has computed
 
     def _token_ps(self) -> int:

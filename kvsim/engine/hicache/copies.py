@@ -128,7 +128,7 @@ class TierCopies:
         self._ready = []
         return self.waited_ps
 
-    # --- what is under way ------------------------------------------------------------------------
+    # --- in flight --------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:

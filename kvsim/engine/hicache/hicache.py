@@ -102,7 +102,7 @@ class Hicache(HicachePart):
             storage.begin(queue, head)
 
     def end(self, plan: Plan) -> None:
-        self._look_up_retracted()  # of a pass in which nobody decodes
+        self._look_up_retracted()  # in a pass without decoding requests
         if self.tier_books is not None:
             self._book(plan, self.tier_books)
         if self.storage is not None:

@@ -16,7 +16,7 @@ class LookupDeadlines:
 
     def __init__(self, settings: StorageSettings, tick_ps: int) -> None:
         self._settings, self._tick_ps = settings, tick_ps
-        self._ends: dict[Sequence, int] = {}  # of requests passed over
+        self._ends: dict[Sequence, int] = {}  # deadlines in ps of skipped requests
         self._expired: set[Sequence] = set()
 
     def start(self, seq: Sequence, now_ps: int, tokens: int) -> None:

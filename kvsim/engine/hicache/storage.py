@@ -55,10 +55,10 @@ class Storage:
         self._read: list[Prefetch] = []
         self._written: list[HostLock] = []
         self._num_writes = 0
-        self._asked_tokens = 0  # by lookups under way
+        self._asked_tokens = 0  # by lookups in flight
         self.num_waits = self.waited_ps = 0
         self.waits_ps: dict[Sequence, int] = {}
-        self._stopped: list[Prefetch] = []  # whose reads have ended, after they were cut
+        self._stopped: list[Prefetch] = []  # cut lookups with reads that have ended
         self._unread = 0  # tokens to be freed in the next pass
         allocator.backup.acknowledged = self._write
 

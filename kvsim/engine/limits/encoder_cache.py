@@ -58,11 +58,11 @@ class EncoderCache(ChunkLimits):
         self._unused: dict[int, int] = {}  # tokens of contents without users, oldest first
         self._held: dict[Sequence, set[int]] = {}  # places of the items a sequence refers to
         self._own: dict[Sequence, set[int]] = {}  # of these, the places that it encoded itself
-        self._known: dict[Sequence, int] = {}  # tokens of a prompt whose last chunk is scheduled
-        self._trailing: set[Sequence] = set()  # decode, and have not let go of their last item
+        self._known: dict[Sequence, int] = {}  # prompt tokens, once the last chunk is scheduled
+        self._trailing: set[Sequence] = set()  # decode, and still hold their last item
         self._left = 0  # of the step's budget
         self._evicts = False  # in this step
-        self._found = False  # whether a prompt asked in this step behind a cached beginning
+        self._found = False  # whether a prompt with a cached prefix asked in this step
         self._asked: tuple[Sequence, list[int], list[int], int] | None = None
 
     def refusal(self, request: Request) -> Refusal | None:

@@ -338,4 +338,4 @@ class Scheduler:
             self.allocator.release(seq)
             self.limits.released(seq)
         else:
-            self.waiting.remove(seq)  # preempted while its last token was on its way
+            self.waiting.remove(seq)  # preempted while its last token was in flight

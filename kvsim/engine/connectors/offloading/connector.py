@@ -62,12 +62,12 @@ class OffloadingConnector(Connector):
         if len(workers) > 1:
             self.stage_copies = self.workers
         self.stores = Stores(settings, self.pool, self.keys, self.jobs)
-        self._loading: Counter[int] = Counter()  # contents on their way to the device
+        self._loading: Counter[int] = Counter()  # loads in flight, by key
         self._budget = 0
         self._loads: list[CopyJob] = []
         # What each waiting sequence found, and when and for what it was asked.
         self._known: dict[Sequence, tuple[int, HostQuery, HostFound | None]] = {}
-        self._settled = True  # the lookup under way finds the same until a chunk comes or goes
+        self._settled = True  # the result holds until a chunk is stored or evicted
         self._unsaved: set[int] = set()  # stores of the step before, if steps wait for stores
 
     def record(self, journal: ConnectorJournal) -> None:

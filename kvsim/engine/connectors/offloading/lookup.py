@@ -9,7 +9,7 @@ from kvsim.engine.connectors.offloading.settings import OffloadedGroup
 from kvsim.plumbing.units import ceil_div
 
 ABSENT, WRITING, READY, UNKNOWN = range(4)
-# What is known of the chunks of a group from one place to another, in this order, as far as asked.
+# (group, first, last) -> states of the chunks first to last - 1, computed as they are read.
 StatesOf = Callable[[int, int, int], Iterator[int]]
 
 

@@ -43,7 +43,7 @@ class Stores:
         self._finished: dict[Sequence, Tables] = {}
         self._sliding: list[tuple[CopyJob, list[int]]] = []  # of this step, by the store
         self._windows = WindowTables(settings)
-        self._given: set[int] = set()  # blocks, by the step under way
+        self._given: set[int] = set()  # blocks allocated by the current step
 
     @property
     def pending(self) -> bool:

@@ -28,7 +28,7 @@ class TieredConnector(OffloadingConnector):
         self._now_ps = 0
         self._promoted: dict[Sequence, list[HostChunk]] = {}
         self._asked: dict[Sequence, dict[int, None]] = {}
-        self._read_spans: dict[Sequence, list[tuple[int, int]]] = {}  # tokens, by who asked
+        self._read_spans: dict[Sequence, list[tuple[int, int]]] = {}  # (first, last) tokens
 
     def record(self, journal: ConnectorJournal) -> None:
         super().record(journal)

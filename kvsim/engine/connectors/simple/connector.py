@@ -143,7 +143,7 @@ class SimpleConnector(Connector):
         chosen: list[tuple[int, HeldBlock]] = []
         self._after[seq] = end
         for place, named in enumerate(self.device.named_blocks(seq, after, end), after):
-            # Content that another block of the device holds may be on its way there already.
+            # A device block with the same content may be being stored already.
             if named is None or named[1] in self._storing or self.host.find(named[0]):
                 continue
             if len(chosen) == room:

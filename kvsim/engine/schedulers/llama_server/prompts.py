@@ -6,7 +6,7 @@ from kvsim.engine.schedulers.llama_server.calls import Calls
 from kvsim.engine.schedulers.llama_server.floats import common_prefix
 from kvsim.engine.schedulers.llama_server.slot import Checkpoint, ServerTask, Slot, SlotStage
 
-LAST_TOKENS = 4  # of a prompt are computed apart where there are checkpoints
+LAST_TOKENS = 4  # of a prompt: a separate batch if there are checkpoints
 
 
 class PromptSettings(Protocol):

@@ -69,9 +69,8 @@ class LlamaServerScheduler(Scheduler):
         super().add(seq)
         prompt, output = self._contents.of(seq)
         self.server.queue.append(ServerTask(prompt, seq.output_tokens, output, owner=seq))
-        # Also without an idle slot: a request put off before a slot is free goes before those that
-        # are
-        # not, the latest first (`SlotServer._release`).
+        # Also without an idle slot: requests deferred before a slot is free precede those that are
+        # not, the latest of them first (`SlotServer._release`).
         return True
 
     # --- a part of a pass -----------------------------------------------------------------------

@@ -150,7 +150,7 @@ class Budget:
         if windows is None or (need := self._need_windows(self.paged(new_tokens), rest)) < left:
             return self.chunk
         if need < windows.pool or not self.chunked:
-            return None  # room will come
+            return None  # it waits until there is room
         most = (left - min(rest, windows.window) - self.page) // self.page * self.page
         return min(self.chunk, most) if most > 0 else None
 

@@ -7,7 +7,7 @@ from kvsim.memory.allocator import Refusal
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 
-RESERVED_TOKENS = 6  # of the context, beside the prompt
+RESERVED_TOKENS = 6  # of the context, in addition to the prompt
 FEWEST_RUNNING, MOST_RUNNING = 2048, 4096
 
 

@@ -104,7 +104,7 @@ class RunningBatch:
         """
         scheduler, room = self._scheduler, self._room
         allocator, batch = scheduler.allocator, scheduler.batch
-        # Requests with their last token in flight, not known yet, decode once more.
+        # Requests decode once more while their last token is in flight.
         stopping = self.in_flight.last_tokens(self.members)
         last = int(allocator.keeps_last_token)
         if stopping or room.steps_on_its_own or not allocator.steps_that_fit(1):

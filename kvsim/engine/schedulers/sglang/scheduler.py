@@ -125,7 +125,7 @@ class SglangScheduler(Scheduler):
         looked_up = self.hicache.arrived(seq)
         if not self._inbox.always_open:
             self._inbox.send(seq)
-            return True  # the next look may come before the run under way ends
+            return True  # the next receive may precede the end of the current run
         super().add(seq)
         return looked_up or not self.decoding.full or not self.running
 

@@ -121,7 +121,7 @@ class DecodeSide(EngineSide):
         Requests with a receiver that is not ready yet are skipped.
         """
         queue, most = self.queue, BUFFERS * self._scheduler.most_running
-        budget = None  # counted over the whole batch, and only where somebody may come
+        budget = None  # counted over the batch, only if a request may be admitted
         for seq, transfer in list(queue.preallocating.items()):
             if transfer.ready_ps > now_ps:
                 continue
@@ -222,7 +222,7 @@ class DecodeSide(EngineSide):
         return joining
 
     def passes_again(self, plan: Plan) -> bool:
-        # The room of those who ended is there one pass later.
+        # Memory of requests that ended is free one pass later.
         return plan.empty and not self._settled and not self._scheduler.in_flight
 
     def _take_back(self, plan: Plan, now_ps: int) -> None:

@@ -73,7 +73,7 @@ class PrefillSide(EngineSide):
         plan.failed += self._drop_waiting(now_ps)  # its metadata buffer is free for the next pass
 
     def end(self, plan: Plan) -> None:
-        plan.finishing.clear()  # nobody has left: what was computed is yet to be sent
+        plan.finishing.clear()  # no request has left: its KV is yet to be sent
         if self._scheduler.hicache.loading:
             return  # pages found on the device may not be there yet (managers/scheduler.py)
         start_ps = max(self._port.now_ps + plan.held_ps, self._computed_ps)
