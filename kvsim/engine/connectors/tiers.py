@@ -68,8 +68,9 @@ class ConnectorPlan(NamedTuple):
 class TierOptions(Options):
     """Options of one kind of tier; its fields are the keys of `[[tier]]` other than `kind`.
 
-    serves: the other parts that it runs with, of `kvsim.support`. ranks_share: its size is of all
-    ranks together (True) or of each (False); None: it has none, or of more than tokens.
+    serves: other parts that the tier works with, by their names in `kvsim.support`. ranks_share:
+    its size is for all ranks together (True) or for each rank (False). None: it has no size, or one
+    that does not count KV of all layers and tokens.
     """
 
     serves: ClassVar[frozenset[str]] = frozenset()

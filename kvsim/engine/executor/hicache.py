@@ -25,7 +25,7 @@ def hicache_of(scheduler: Scheduler) -> Hicache:
 
 
 class HicacheExecutor(Executor):
-    """Each layer of a step waits for the load of its own KV. While nothing can run, the engine
+    """Each layer of a step waits until its KV is loaded. While nothing can run, the engine
     schedules again at the end of each copy.
     """
 

@@ -2,11 +2,11 @@
 and the next, until something does not fit.
 
 A waiting sequence with nothing computed is looked up on the device first and then by the connector.
-The connector's hits are loaded in one of two ways. Either the sequence waits for the load, in a
-queue of its own, with all blocks of the hit tokens allocated. Or it is admitted at once, and the
-step waits. A sequence with a pending lookup is skipped, and the next ones are tried. So is one that
-finds no slot for its adapter, or no room for the embeddings of an image. A load needs neither: both
-are asked for when its sequence starts.
+The connector's hits are loaded in one of two ways. Either the sequence waits for the load in a
+separate queue, with all blocks of the hit tokens allocated. Or it is admitted at once, and the step
+waits. A sequence with a pending lookup is skipped, and the next ones are tried. A sequence is also
+skipped if its adapter has no slot, or the encoder cache has no room for its images. A load needs
+neither: both are needed only when its sequence starts.
 """
 
 from kvsim.engine.connectors.connector import RemoteMatch

@@ -7,7 +7,7 @@ from kvsim.sequence import Sequence
 class ChunkKeys:
     """Keys of the chunks of sequences. chunk_tokens[g]: tokens of a chunk in layer group g.
 
-    Chunks with generated tokens that no other request can have get keys of their own.
+    Chunks with generated tokens that no other request can have get unique keys.
     """
 
     def __init__(self, chunk_tokens: tuple[int, ...]) -> None:

@@ -5,9 +5,9 @@ vLLM 0.33, v1/kv_offload/cpu/gpu_worker.py and v1/worker/gpu/kv_connector.py. St
 one step after they were made, unless a step must wait for them. Loads are submitted after the
 launch of the step, or before it where the step waits for one of them.
 
-Host memory has one table of chunks. Each stage has its part of every chunk, and copies it over the
-link of its own device. A copy has ended when all stages have reported it
-(kv_connector/v1/offloading/scheduler.py, kv_connector/utils.py `KVOutputAggregator`).
+Host memory has one table of chunks. Each stage copies its part of every chunk over its device's
+link. A copy has ended when all stages have reported it (kv_connector/v1/offloading/scheduler.py,
+kv_connector/utils.py `KVOutputAggregator`).
 """
 
 from collections.abc import Callable

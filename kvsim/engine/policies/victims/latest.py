@@ -7,7 +7,7 @@ from kvsim.sequence import Sequence
 
 
 class Latest(Victim):
-    """The last to have been admitted."""
+    """Preempts the sequence that was admitted last."""
 
     def choose(
         self, running: Reversible[Sequence], computed_tokens: Tokens, shared_tokens: Tokens

@@ -7,7 +7,7 @@ from kvsim.sequence import Sequence
 
 
 class LeastComputed(Victim):
-    """The fewest computed tokens; of equal ones the last admitted."""
+    """Preempts the sequence with the fewest computed tokens; of equal ones the last admitted."""
 
     def choose(
         self, running: Reversible[Sequence], computed_tokens: Tokens, shared_tokens: Tokens

@@ -9,10 +9,11 @@ from kvsim.sequence import Sequence
 
 
 class LeastRecomputed(Victim):
-    """The fewest computed tokens that other running sequences do not share; of equal ones the last
-    admitted.
+    """Preempts the sequence with the fewest computed tokens that no other running sequence shares;
+    of equal ones the last admitted.
 
-    What it leaves in a prefix cache does not count: memory has run out, so that goes first.
+    Blocks that it leaves in a prefix cache do not count as later hits: memory has run out, so they
+    are evicted first.
     """
 
     def choose(

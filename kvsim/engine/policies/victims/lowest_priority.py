@@ -8,8 +8,8 @@ from kvsim.sequence import Sequence
 
 
 class LowestPriority(Victim):
-    """The highest `priority` (lower runs first), the last of them to have arrived; of equal ones
-    the first admitted.
+    """Preempts the sequence with the highest `priority` value (lower runs first); of equal ones the
+    last to have arrived, then the first admitted.
     """
 
     by_priority: ClassVar[bool] = True

@@ -11,10 +11,10 @@ Tokens = Callable[[Sequence], int]
 
 
 class Victim(Options):
-    """Chooses the sequence to preempt when memory runs out; its fields are its options.
+    """Rule that chooses the sequence to preempt when memory runs out; its fields are its options.
 
-    A rule is pure: the same choice for the same sequences, whatever was asked before. by_priority:
-    whether it goes by the priorities of requests.
+    A rule has no state: it makes the same choice for the same sequences. by_priority: whether it
+    compares the priorities of requests.
     """
 
     by_priority: ClassVar[bool] = False
