@@ -1,7 +1,7 @@
 """Entry point of the commands `kvsim` and `python -m kvsim`.
 
-Ctrl-C ends it silently at any time, with the shells' exit code for it. That includes the time when
-the command's modules are imported.
+Ctrl-C ends the command silently at any time, with the shells' exit code for an interrupt. That
+includes the time when the command's modules are imported.
 """
 
 import sys

@@ -92,7 +92,7 @@ class Grouping(NamedTuple):
 
     @property
     def slot_bytes(self) -> int:
-        """Bytes of each of the `block_size` slots of a block."""
+        """Bytes of a block divided by its `block_size` slots."""
         return self.block_bytes // self.block_size
 
     @property

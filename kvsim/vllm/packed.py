@@ -88,7 +88,7 @@ def pack(layout: KVLayout, packing: Packing) -> tuple[list[PackedGroup], int]:
 
 
 def _part(bucket: Sequence[KVGroup], number: int, count: int, index: int) -> PackedGroup:
-    """Every count-th repeat of the bucket's pattern, from `number` on."""
+    """Group `number` of the `count` groups of a bucket: every count-th repeat of its layers."""
     shares, tokens = [], 1
     for group in bucket:
         assert group.own_block is not None

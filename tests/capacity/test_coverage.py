@@ -102,7 +102,7 @@ def test_sglang_limits_purely_recurrent_models_by_tokens(tables: Any) -> None:
     assert run.summary.memory.capacity_bytes == 37 * state
 
 
-def test_kv_cache_tokens_may_be_given_with_a_memory_share(tables: Any) -> None:
+def test_kv_cache_tokens_with_mem_fraction_static_is_accepted(tables: Any) -> None:
     """--max-total-tokens beside --mem-fraction-static, which sizes the states."""
     made, requests = tables(**ALONE), twelve()
     few = kvsim.simulate(made, requests).runs[0]

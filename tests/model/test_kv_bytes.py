@@ -123,7 +123,7 @@ def test_recurrent_layers_keep_a_constant_state():
     assert layout.sequence_bytes(0) == 0
 
 
-def test_unknown_dtypes_and_idle_scales_are_refused():
+def test_unknown_kv_dtypes_and_scales_without_quantisation_are_refused():
     model = named_model("llama-3-8b")
     with pytest.raises(InputError, match="unknown KV cache dtype"):
         model.kv_layout("fp7")
@@ -132,7 +132,7 @@ def test_unknown_dtypes_and_idle_scales_are_refused():
 
 
 @given(st.sampled_from(model_names()), st.integers(0, 50_000), st.integers(1, 1000))
-def test_layers_and_bytes_add_up(name, tokens, more):
+def test_layout_groups_sum_to_the_models_layers_and_kv_bytes(name, tokens, more):
     model = named_model(name)
     layout = model.kv_layout()
     keeping = [layer for layer in model.layers if not getattr(layer.mixer, "shares_cache", False)]

@@ -36,7 +36,7 @@ def test_auto_takes_kernels_for_measured_devices_else_fitted_rooflines(device, k
 
 
 @pytest.mark.parametrize("figure", ["fp16_tflops", "bandwidth_gb_per_s"])
-def test_a_faster_gpu_is_faster(figure):
+def test_higher_gpu_figures_give_shorter_steps(figure):
     """A GPU of the catalogue with a faster given figure gets shorter steps."""
     slow, fast = (scenario(device={"name": "a100-80gb", figure: value}) for value in (50.0, 5000.0))
     first, second = (simulate(each).runs[0].summary["e2e_s"]["mean"] for each in (slow, fast))
@@ -108,7 +108,7 @@ def test_impossible_tensor_parallel_split_is_refused():
         simulate(scenario(model=model))
 
 
-def test_explicit_roofline_gives_no_remark():
+def test_explicitly_chosen_roofline_adds_no_note_to_the_result():
     result = simulate(scenario(step_time={"kind": "roofline"}))
     assert "step_time" not in result.scenario["provenance"]
     assert not any("Step times" in each for each in remarks(result))

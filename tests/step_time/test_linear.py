@@ -19,7 +19,7 @@ def build(**options):
     return STEP_TIMES.parse({"kind": "linear", **options}, "step_time").build(HARDWARE)
 
 
-def test_whole_microseconds_are_exact_integers():
+def test_linear_step_times_in_whole_microseconds_are_exact():
     form = build(base_us=8000, prefill_token_us=40, decode_seq_us=60)
     shape = StepShape((Chunk(100, 0), Chunk(28, 512)), 7, 12_345)
     assert form.step_ps(shape) == (8000 + 40 * 128 + 60 * 7) * PS_PER_US

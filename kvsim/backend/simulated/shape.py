@@ -6,8 +6,8 @@ from kvsim.plumbing.errors import InputError
 
 
 def llama_shape(model: Model, where: str = "--model") -> Shape:
-    """The shape of `model`; InputError, naming `where` it was chosen, if it is no decoder that the
-    backend computes.
+    """The backend's shape of `model`. InputError, which names `where`, if the backend cannot run
+    the model.
     """
     layer = model.layers[0]
     mixer, feed_forward = layer.mixer, layer.feed_forward

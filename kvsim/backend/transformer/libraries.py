@@ -126,7 +126,7 @@ class FlashInfer:
         )
 
     def _made(self, shape: Shape, device: torch.device, *, decodes: bool) -> Any:
-        """The wrapper of one kind of step, with a workspace of its own."""
+        """A new flashinfer wrapper for decode or for prefill, with its own workspace."""
         if decodes not in self._wrappers:
             space = torch.zeros(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
             if decodes:

@@ -73,7 +73,9 @@ def _sides(shape: Shape, address: Address) -> tuple["_Side", "_Side"]:
 
 
 class _Side(NamedTuple):
-    """Keys, or values: a pool [slots, kv_dim], and how a span's positions are found in it."""
+    """K or V of a layer: a pool [slots, kv_dim], with the table or offsets that map positions to
+    rows.
+    """
 
     base: Tensor
     table: Tensor | None
@@ -81,7 +83,9 @@ class _Side(NamedTuple):
     page: int
 
     def rows(self, span: int | Tensor, position: Tensor) -> Tensor:
-        """Rows of the pool: of positions of one span, or each of a span of its own."""
+        """Pool rows of `position`, int64: positions of one span, or one position for each of
+        several spans.
+        """
         if self.table is not None:
             return self.table[span, position // self.page].long() * self.page + position % self.page
         assert self.offset is not None

@@ -30,8 +30,8 @@ def regime_of(prompt_tokens: float, output_tokens: float, clients: float) -> str
 
 
 def spread(latency: str) -> tuple[float, float]:
-    """Range of measured / simulated for 8 of 10 of the servers not fitted on: of "tpot", "ttft" or
-    "output_tokens_per_s".
+    """(low, high) of measured / simulated of "tpot", "ttft" or "output_tokens_per_s" for 8 of 10
+    servers that no constant was fitted on.
     """
     low, high = json.loads(EXPECTED_FILE.read_text("utf-8"))["spread"][latency]
     return low, high

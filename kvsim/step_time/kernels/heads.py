@@ -47,8 +47,8 @@ def heads_sheet(
 
 
 def _around(sizes: Mapping[int, Shape], size: int) -> tuple[Shape, Shape, float] | None:
-    """The shapes of the next smaller and the next larger size, and how far `size` is between their
-    logarithms; None where there is none on one side.
+    """(shape of the next smaller size, shape of the next larger one, position of log(size) between
+    them from 0 to 1); None if `size` is outside the measured range.
     """
     fewer, more = ([each for each in sizes if (each < size) == less] for less in (True, False))
     if not fewer or not more:
@@ -58,10 +58,10 @@ def _around(sizes: Mapping[int, Shape], size: int) -> tuple[Shape, Shape, float]
 
 
 def _batched(lines: dict[int, KernelLine], times: int) -> dict[int, KernelLine]:
-    """Curves for `times` times as many heads: each sequence is as much work as `times` sequences
-    with these heads.
+    """Curves for `times` times as many heads: a sequence then counts as `times` sequences with the
+    measured heads.
 
-    Between the measured batches around it the time is straight, as in all of a step.
+    Times are interpolated linearly between measured batches.
     """
     found = {}
     for batch in lines:

@@ -114,7 +114,7 @@ class Kernels:
         return at_least(line, (1e6 * peak.read_seconds(kind, shape, at) for at in line.x))
 
     def reduction(self, gpus: int) -> Cost:
-        """An all-reduce over `gpus` GPUs, by 16-bit elements.
+        """Times of an all-reduce over `gpus` GPUs, by 16-bit elements.
 
         Over another link than the measured one it takes NCCL's latency and the link's rate.
         """
@@ -142,7 +142,9 @@ class Kernels:
         return self.device.peer_bytes_per_s != named_device(name).peer_bytes_per_s
 
     def collective(self, name: str, gpus: int) -> Cost:
-        """An all_gather, reduce_scatter or alltoall over `gpus` GPUs, by all 16-bit elements."""
+        """Times of an all_gather, reduce_scatter or alltoall over `gpus` GPUs, by the 16-bit
+        elements of all GPUs together.
+        """
         family = self.tables.family("nccl", (name,))
         if family is not None and (gpus,) in family.lines and self._nodes(gpus) == 1:
             return family.lines[gpus,].at

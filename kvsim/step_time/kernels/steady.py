@@ -31,7 +31,7 @@ def steady(x: ArrayLike, times: ArrayLike) -> Floats:
 
 
 def at_least(line: KernelLine, floor: Iterable[float]) -> KernelLine:
-    """The curve, and where it is below, these times at its points."""
+    """The curve raised to `floor`, which has a least time for each of its points."""
     return KernelLine(
         line.x, tuple(max(us, least) for us, least in zip(line.us, floor, strict=True))
     )

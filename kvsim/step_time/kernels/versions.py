@@ -1,4 +1,4 @@
-"""Versions of engines, in order."""
+"""Engine versions as keys to sort by."""
 
 
 def version_key(version: str) -> tuple[int, ...]:

@@ -188,7 +188,7 @@ def test_stopped_measurement_resumes(tmp_path):
     assert measure(setup, PLANS, path).rows == measured.rows
 
 
-def test_unfinished_round_is_noted(tmp_path):
+def test_samples_of_an_unfinished_round_carry_a_warning(tmp_path):
     path = tmp_path / "log.jsonl"
 
     def stop(done, total):

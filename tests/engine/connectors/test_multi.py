@@ -55,7 +55,7 @@ def sequence() -> Sequence:
     return Sequence(Request("s", 0, 8, 1), 0)
 
 
-def test_multi_connector_loads_from_the_first_hit_and_informs_all() -> None:
+def test_multi_connector_loads_from_the_first_connector_with_a_hit() -> None:
     empty = Scripted(NO_MATCH, keeps=False)
     first = Scripted(RemoteMatch(4, waits=True), keeps=False)
     second = Scripted(RemoteMatch(6, waits=False), keeps=False)

@@ -229,7 +229,7 @@ def test_recurrent_states_hit_in_host_memory_if_the_device_caches_them(stages: i
     [HOST | {"kind": "vllm-simple-offloading"}, {"kind": "lmcache", "max_local_cpu_size": 1.0}],
     ids=["simple", "lmcache"],
 )
-def test_recurrent_states_alone_are_refused_by_other_tiers(tier: dict[str, Any]) -> None:
+def test_purely_recurrent_models_are_refused_by_other_tiers(tier: dict[str, Any]) -> None:
     table = conversations(1000) | {"tier": [tier]}
     table["model"] = {"name": "falcon-mamba-7b", "max_model_len": 8192}
     table["memory"] = {"kv_cache_bytes": 300_000_000}

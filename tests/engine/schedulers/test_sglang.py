@@ -135,7 +135,7 @@ def test_large_max_tokens_delay_admission_in_a_partly_empty_pool(
     assert shares[2000]["used"] < shares[20]["used"] / 2
 
 
-def test_request_that_ends_last_is_inserted_before_the_last() -> None:
+def test_span_with_the_latest_end_is_inserted_before_the_last_span() -> None:
     ends = Ends(Span(5, 10), [Span(9, 20)])
     ends.add(Span(30, 1))
     assert [each.to_come for each in ends._spans] == [5, 30, 9]
@@ -291,7 +291,7 @@ def test_admission_is_recomputed_when_an_expected_hit_is_evicted(tables: Any) ->
     assert run.summary["prefix_cache"]["hit_tokens"] == 0
 
 
-def test_immediate_retraction_leaves_no_late_gap(tables: Any) -> None:
+def test_token_gaps_are_correct_after_immediate_retraction(tables: Any) -> None:
     """Its prompt ended in the step that the others sat out: they are as many as before."""
     made = tables(
         memory={"kv_cache_tokens": 1400},
@@ -305,7 +305,7 @@ def test_immediate_retraction_leaves_no_late_gap(tables: Any) -> None:
     check_gaps(run.recorder)
 
 
-def test_retraction_right_after_prefill_leaves_the_gap_to_the_waiting_sequence(tables: Any) -> None:
+def test_retraction_right_after_prefill_adds_the_gap_to_the_waiting_sequence(tables: Any) -> None:
     """The first sequence waits while the second computes its prompt, and goes on without it: the
     gap is the first one's, and the second has lost no token but its newest.
     """

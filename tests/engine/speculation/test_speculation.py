@@ -101,7 +101,7 @@ def test_accepted_drafts_follow_the_acceptance_rates(tables: Any) -> None:
     assert len({(run["steps"], run["makespan_s"]) for run in found}) == 1
 
 
-def test_mtp_head_takes_layer_memory_and_the_last_block_of_hits(tables: Any) -> None:
+def test_eagle_head_adds_a_kv_layer_and_hits_lose_their_last_block(tables: Any) -> None:
     shared = ((1 << 40, 64),)
     requests = [Request(f"r{i}", 10**12 * i, 65, 4, prompt_runs=(*shared, (i << 20, 1)))
                 for i in range(3)]  # fmt: skip

@@ -417,7 +417,7 @@ def test_prefill_replica_loads_evicted_prompts_from_its_host_memory(
     ],
     ids=["decode", "storage"],
 )
-def test_further_host_memory_of_two_replicas_is_refused(
+def test_hierarchical_cache_on_decode_or_with_storage_is_refused(
     tables: Any, apart: dict[str, Any], match: str
 ) -> None:
     with pytest.raises(InputError, match=match):

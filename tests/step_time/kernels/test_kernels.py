@@ -90,7 +90,7 @@ def test_nonempty_steps_take_positive_time(form, num_decode, extra, new):
 
 @settings(deadline=None)
 @given(forms, st.integers(1, 128))
-def test_a_much_longer_context_takes_longer(form, num_decode):
+def test_decode_step_time_grows_with_a_much_longer_context(form, num_decode):
     short, long = (form.step_ps(decode(num_decode, num_decode * each)) for each in (512, 65536))
     assert long > short
 
