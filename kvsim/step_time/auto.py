@@ -7,7 +7,8 @@ from kvsim.step_time.options import Hardware
 
 
 class Auto(ComposedOptions):
-    """The first of three that applies. The result's provenance and its notes say which, and why.
+    """The first form that applies of `kernels`, `fitted` and `roofline`. The result's provenance
+    and notes say which one, and why.
 
     `kernels` needs tables for the device, the model's dtypes and its kinds of attention. `fitted`
     needs the dtypes and attention alone. `roofline` always applies.

@@ -30,7 +30,7 @@ class DynamoMocker(StepTimeOptions):
 
 
 class DynamoMockerForm:
-    """See `DynamoMocker`. pool_tokens: of the KV pool."""
+    """The mocker's polynomials, see `DynamoMocker`. pool_tokens: tokens of the KV pool."""
 
     def __init__(self, pool_tokens: int) -> None:
         self._pool_tokens = pool_tokens

@@ -43,7 +43,9 @@ class StageTimes:
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
     ) -> DecodeRun:
-        """Durations of successive steps of an unchanged batch, one alone in the pipeline."""
+        """Durations of successive decode steps of an unchanged batch, with one step at a time in
+        the pipeline.
+        """
         runs = [
             form.decode_run(num_decode, context_tokens, longest_context_tokens)
             for form in self.forms

@@ -1,5 +1,5 @@
 """Options of a scenario as arguments of `vllm serve` (vLLM 0.33.0, engine/arg_utils.py), and those
-that it has no argument for. GPUs that share a model have theirs in parallel.py.
+that it has no argument for. Flags of tensor, pipeline and data parallelism are in parallel.py.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""One copy to the device for all that a step needs there."""
+"""Staging buffer: one host-to-device copy for all index tensors of a step."""
 
 from collections.abc import Callable
 

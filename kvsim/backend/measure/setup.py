@@ -15,7 +15,8 @@ class Setup:
     """The setup of a measurement.
 
     device: "cpu" or "cuda". graphs: steps are captured and replayed where a graph holds them; by
-    default as the device has it. rounds: passes over all plans, each in an order of its own. store:
+        default the device's own choice. rounds: passes over all plans, each in an order of its own.
+        store:
     the store of the KV cache. attention: by default the device's own.
     """
 

@@ -50,8 +50,8 @@ def divide(
     chunk: int,
     max_model_len: int,
 ) -> Pools:
-    """The pools in `budget` bytes, of layers as SGLang's pools take them. chunk: tokens of one, -1
-    for whole prompts.
+    """Divide `budget` bytes into SGLang's pools for the layers of `layout`. chunk: tokens of a
+    prefill chunk; -1: whole prompts.
     """
     states = [group for group in layout.groups if group.kind == "recurrent"]
     windows = [group for group in layout.groups if group.kind == "sliding"]

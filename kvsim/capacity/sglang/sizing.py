@@ -45,9 +45,9 @@ SHORT_KINDS = ("gpt_oss", "gemma4_text")  # the cache counts their window as a t
 class SglangPool(NamedTuple):
     """The memory of one GPU, in bytes: total = set_up + weights + headroom + budget.
 
-    set_up_bytes: gone before the weights (estimate). headroom_bytes: left for activations and CUDA
-    graphs. budget_bytes: for the pools. chunked_prefill_size: in force; -1: whole prompts. latent:
-    keys and values are one latent (MLA).
+    set_up_bytes: in use before the weights are loaded (estimate). headroom_bytes: left for
+    activations and CUDA graphs. budget_bytes: bytes for the pools. chunked_prefill_size: tokens of
+    a prefill chunk; -1: whole prompts. latent: keys and values are one latent (MLA).
     """
 
     mem_fraction_static: float

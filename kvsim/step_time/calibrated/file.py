@@ -61,9 +61,9 @@ class Measurement(Options):
 
 
 class CalibrationFile(Options):
-    """One file. Names end with their units; `_ps` are integer picoseconds.
+    """The content of a calibration file. Names end with their units; `_ps` are integer picoseconds.
 
-    device, model: None if nobody said; such a file serves any. source: where the samples come from.
+    device, model: None if unknown; such a file serves any. source: where the samples come from.
     measured: None if they were not measured by kvsim.
     """
 

@@ -1,4 +1,4 @@
-"""Measured steps, read from what people have: a CSV out of an engine's log, or JSON lines.
+"""Measured steps, read from a CSV (such as one made from an engine's log) or JSON lines.
 
 CSV columns: kind (decode | prefill | mixed), prefill_tokens, prefill_prior_tokens, decode_seqs,
 decode_context_tokens, seconds, and if known decode_context_max and source. A CSV row has at most

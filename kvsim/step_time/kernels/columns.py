@@ -10,12 +10,13 @@ from typing import NamedTuple
 class MeasuredKernel(NamedTuple):
     """The files of one kind of kernel, and the meaning of their columns.
 
-    kind: the kernel's name in the distilled tables. stem: of the Parquet files. dtype: columns with
-    values that, joined by "/", give the arithmetic and the stored formats. shape: columns that stay
-    as they are. x: the column along which a curve runs. only: values that a column must have.
-    latency: the column of the time (or several, joined by "+"); unit_us: of how many us. origin:
-    added to x. parts: a column and a word; rows with the word in it are one half of a kernel's
-    time, the others the other half. Where several kernels do the same, the quickest counts.
+    kind: the kernel's name in the distilled tables. stem: name of the Parquet files without
+    extension. dtype: columns with values that, joined by "/", give the arithmetic and the stored
+    formats. shape: columns that stay as they are. x: the column along which a curve runs. only:
+    values that a column must have. latency: the column of the time (or several, joined by "+");
+    unit_us: of how many us. origin: added to x. parts: a column and a word; rows with the word in
+    it are one half of a kernel's time, the others the other half. Where several kernels do the
+    same, the quickest counts.
     """
 
     kind: str

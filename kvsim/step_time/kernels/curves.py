@@ -38,7 +38,7 @@ class KernelSheet:
         return KernelSheet(self.batches, [line.scaled(ppm) for line in self.lines])
 
     def of(self, batch: int) -> TimePoints:
-        """The times of `batch` sequences by the tokens of each.
+        """Times in ps of a batch of `batch` sequences, by the tokens of each sequence.
 
         They are interpolated between the measured batches, and proportional beyond the last.
         """

@@ -48,7 +48,7 @@ OTHER_LOADS = "tpot_fitted"
 def interval_80(served: str) -> dict[str, Any] | None:
     """Ranges of measured / simulated that 8 of 10 servers lie in, by latency, as `--json` has them.
 
-    served: as of `HostCost`. None where no servers of the kind were compared.
+    served: the kind of servers, see `HostCost`. None if no such servers were compared.
     """
     found = _RANGES.get(served)
     if found is None:
