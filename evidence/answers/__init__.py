@@ -1,1 +1,1 @@
-"""Whether the answers of capacity, advise and doctor hold on seeds that they have not seen."""
+"""Tests whether the answers of capacity, advise and doctor hold on seeds they have not used."""

@@ -1,4 +1,4 @@
-"""Scenarios drawn by a seed: servers that are set well or badly, and loads that fit them or not."""
+"""Random scenarios by seed: servers configured well or badly, with loads that fit them or not."""
 
 from typing import Any
 
@@ -10,8 +10,11 @@ DEVICES = ("a100-80gb", "h100", "l40s", "h200")
 
 
 def drawn(seed: int, requests: int) -> Table:
-    """One scenario. requests: of its stream, or about as many in its conversations. All arrivals
-    have a rate: in a closed loop runs grow with the users that are tried, to 10,000 requests.
+    """One random scenario. requests: number of requests in its stream, approximate for
+    conversations.
+
+    All arrivals have a rate. In a closed loop the run would grow with the number of users tried, up
+    to 10,000 requests.
     """
     rng = np.random.default_rng(seed)
     model = str(rng.choice(MODELS))

@@ -1,11 +1,11 @@
 """`python -m evidence.answers.hold`: do the answers of capacity, advise and doctor hold?
 
-Each is asked of a number of random scenarios (`draw`, by seed). What it advises is then run on ten
-seeds that it has not used. No scenario is left out: where nothing is advised, that is the row.
+Each command is run on random scenarios (`draw`, by seed). Its answer is then simulated on ten seeds
+that it has not used. No scenario is left out: a scenario without an answer has a row that says so.
 
-    capacity   the load to copy: on how many of the ten seeds the objectives hold there
-    advise     the best setting: whether the goal gains over the ten seeds, beyond chance
-    doctor     the cure: whether its effect over the ten seeds lies within the interval it printed
+    capacity   the load to copy: on how many of the ten seeds the objectives are met at this load
+    advise     the best setting: whether the goal improves over the ten seeds, beyond chance
+    doctor     the cure: whether its effect over the ten seeds lies within the printed interval
 """
 
 import argparse
@@ -40,8 +40,8 @@ ENOUGH = 9  # of the ten seeds
 
 
 class HeldAnswer(NamedTuple):
-    """The row of one scenario. said: what was advised. seen: what the ten seeds do. held: whether
-    it holds; None where nothing was advised.
+    """The row of one scenario. said: the answer. seen: the result on the ten new seeds. held:
+    whether the answer holds on them; None if there was no answer.
     """
 
     scenario: int
@@ -51,7 +51,7 @@ class HeldAnswer(NamedTuple):
 
 
 def capacity_row(seed: int, requests: int, runner: TaskRunner) -> HeldAnswer:
-    """Test of the load to copy."""
+    """Simulate the load to copy of `kvsim capacity` on ten new seeds."""
     table = drawn(seed, requests)
     objectives = complete([parse_objective(f"ttft_s.p99={SLO_S:g}")])
     asked = Capacity(table, Path(), objectives, runner, repeat=3, fresh=NUM_FRESH)
@@ -74,7 +74,7 @@ def _keeping(table: Table, runner: TaskRunner, objectives: Sequence[Any]) -> int
 
 
 def advise_row(seed: int, requests: int, runner: TaskRunner) -> HeldAnswer:
-    """Test of the best setting, by the mean end-to-end time."""
+    """Simulate the best setting of `kvsim advise` on ten new seeds; goal: mean end-to-end time."""
     goal = goal_named(E2E)
     advice = Advisor(drawn(seed, requests), Path(), goal, runner, repeat=4).advise()
     if advice.reported is None:
@@ -86,7 +86,7 @@ def advise_row(seed: int, requests: int, runner: TaskRunner) -> HeldAnswer:
 
 
 def doctor_row(seed: int, requests: int, runner: TaskRunner) -> HeldAnswer:
-    """Test of the cure, by the mean end-to-end time."""
+    """Simulate the cure of `kvsim doctor` on ten new seeds; measure: mean end-to-end time."""
     subject = subject_of(drawn(seed, requests), Path(), None, 10 * requests, 1)
     doctor = Doctor(subject, runner)
     found = doctor.diagnose()
@@ -113,7 +113,7 @@ HEADS = ("scenario", "advised", "ten fresh seeds", "holds")
 
 
 def ask(name: str, count: int, requests: int, jobs: int, out: Path) -> None:
-    """Ask one command, and write its rows as they come."""
+    """Run one command on `count` scenarios, and write its rows as they finish."""
     rows: list[HeldAnswer] = []
     for seed in range(FIRST_SEED[name], FIRST_SEED[name] + count):
         runner = TaskRunner(BACKENDS.get("processes")(jobs=jobs))
@@ -130,7 +130,7 @@ def ask(name: str, count: int, requests: int, jobs: int, out: Path) -> None:
 
 
 def write(out: Path, name: str, rows: Sequence[HeldAnswer]) -> None:
-    """NAME.json and the table NAME.md."""
+    """Write NAME.json, and NAME.md with the table."""
     out.mkdir(parents=True, exist_ok=True)
     data = [row._asdict() for row in rows]
     (out / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
@@ -138,7 +138,7 @@ def write(out: Path, name: str, rows: Sequence[HeldAnswer]) -> None:
 
 
 def table_of(name: str, rows: Sequence[HeldAnswer]) -> str:
-    """A section of the page."""
+    """The Markdown section of one command: a sentence on how many answers hold, and the rows."""
     asked = [row for row in rows if row.held is not None]
     held = sum(bool(row.held) for row in asked)
     words = {True: "yes", False: "no", None: ""}
@@ -151,7 +151,7 @@ def table_of(name: str, rows: Sequence[HeldAnswer]) -> str:
 
 
 def main() -> None:
-    """Ask all three, and write answers.json and a table each."""
+    """Test all three commands, and write answers.json and a table for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--requests", type=int, default=100)

@@ -1,1 +1,1 @@
-"""Is decoding with a KV cache the same as without, and what does it save?"""
+"""Checks that decoding with a KV cache gives the same logits as without, and what it saves."""

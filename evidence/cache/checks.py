@@ -1,6 +1,6 @@
-"""Is decoding with a KV cache the same as without, what does it save, and when does it hold?
+"""Does decoding with a KV cache equal decoding without, what does it save, and when is it exact?
 
-Every figure here is measured on a small transformer with random weights, on this machine.
+Every figure is measured on this machine, with a small transformer of random weights.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,9 @@ EXACT = 1e-12
 
 
 class EqualityCheck(NamedTuple):
-    """Logits of random schedules on a store against recomputing; a broken allocator must differ."""
+    """Logits of random schedules with a KV cache, compared with recomputation. With an allocator
+    that is broken on purpose they must differ.
+    """
 
     store: str
     dtype: str
@@ -34,7 +36,7 @@ class EqualityCheck(NamedTuple):
 
 
 class WorkCheck(NamedTuple):
-    """One decode step of a scheme: FLOP and bytes as counted, and by formula."""
+    """FLOP and bytes of one decode step of a caching scheme: as counted, and by formula."""
 
     scheme: str
     context: int
@@ -47,7 +49,7 @@ class WorkCheck(NamedTuple):
 
 
 class ExactnessCheck(NamedTuple):
-    """Whether a rule's cache gives the logits of recomputing, and whether it should."""
+    """Whether caching under an attention rule gives recomputed logits, and whether it should."""
 
     rule: str
     kept_of_kv: float  # cached bytes over those of one K and one V
@@ -57,10 +59,10 @@ class ExactnessCheck(NamedTuple):
 
 
 class CacheReport(NamedTuple):
-    """All checks; `ok` where every one holds.
+    """All checks. `ok`: whether every one passes.
 
-    equality: random schedules on small allocators of their own; replayed: captured steps of them
-    against the same steps launched one by one; simulated: kvsim's own allocators, driven by its
+    equality: random schedules on small test allocators. replayed: steps of those captured as a CUDA
+    graph, compared with launching them one by one. simulated: kvsim's allocators, driven by kvsim's
     engine.
     """
 
@@ -73,14 +75,14 @@ class CacheReport(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether every check holds."""
+        """Whether every check passes."""
         return all(check.ok for part in self[1:] for check in part)
 
 
 def validate_cache(seed: int = 0, schedules: int = 3, device: str = "cpu") -> CacheReport:
-    """Run all checks. device: "cpu", or "cuda" for the GPU's kernels; InputError without torch.
+    """Run all checks. device: "cpu", or "cuda" for the GPU's kernels. InputError without torch.
 
-    schedules: random schedules of 60 steps for each store and dtype.
+    schedules: number of random schedules of 60 steps for each KV store and dtype.
     """
     check_device(device)
     import torch
@@ -101,14 +103,14 @@ def validate_cache(seed: int = 0, schedules: int = 3, device: str = "cpu") -> Ca
 
 
 def small_shape(dtype: str) -> "Shape":
-    """The transformer of these checks."""
+    """The shape of the small transformer that the checks run."""
     from kvsim.backend.shape import Shape
 
     return Shape(LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE, VOCAB, dtype)
 
 
 def store_of(kind: "StoreKind", shape: "Shape", device: str) -> "TensorStore":
-    """An empty store for the schedules of `evidence.prove.random_steps`."""
+    """An empty KV store for the schedules of `evidence.prove.random_steps`."""
     from evidence.prove.random_steps import BLOCK_SIZE, SLOTS
     from kvsim.backend.stores.buffers import BufferStore
     from kvsim.backend.stores.contiguous import ContiguousStore
@@ -144,7 +146,7 @@ def _equality(seed: int, schedules: int, device: str) -> list[EqualityCheck]:
 
 
 def _worst(store: str, dtype: str, found: list["Found"], *, broken: bool = False) -> EqualityCheck:
-    """The worst of several comparisons on one store, a difference that is no number before all."""
+    """The comparison with the largest error on one store; a NaN error counts as largest."""
     worst = max(found, key=lambda one: (one.error != one.error, one.error))
     return EqualityCheck(
         store=store,

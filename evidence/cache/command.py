@@ -39,7 +39,7 @@ def validate_cache(
 
 
 def as_object(report: "CacheReport") -> dict[str, object]:
-    """The report as JSON takes it; an error that is no number is null."""
+    """The report as JSON data; a NaN error becomes null."""
 
     def plain(check: tuple[object, ...], names: tuple[str, ...]) -> dict[str, object]:
         return {
@@ -55,7 +55,7 @@ def as_object(report: "CacheReport") -> dict[str, object]:
 
 
 def tables(report: "CacheReport") -> "list[Table]":
-    """One table a question."""
+    """One table for each question of `evidence.cache.checks`."""
     from kvsim.commands.terminal_tables import numbers_table
 
     def table(title: str, columns: str, rows: list[tuple[str, ...]]) -> "Table":

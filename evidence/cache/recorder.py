@@ -1,4 +1,4 @@
-"""All steps of a simulated run, for a replay on a real store."""
+"""Records the steps of a simulated run, to replay them on a real KV store."""
 
 from dataclasses import dataclass, field
 
@@ -17,12 +17,12 @@ from kvsim.simulation import Simulation
 
 @dataclass(slots=True)
 class StepRecorder(Observer):
-    """An engine's observer that keeps every step. Needs plans of one step each (max_steps = 1).
+    """An engine observer that records every step. Plans must have one step each (max_steps = 1).
 
-    vocab: token ids of the model. store: the kind of store that the steps run on. most_steps: how
-    many are kept, None for all. steps: as `DecoderRunner` takes them. begin_ps: when each began,
-    picoseconds. scheduler: the scheduler that planned them. host_slots: blocks in the host memory
-    of the device.
+    vocab: number of token ids of the model. store: kind of KV store for the replay. most_steps:
+    record at most this many; None for all. steps: the recorded steps, in the form of
+    `DecoderRunner`. begin_ps: start of each step in picoseconds. scheduler: the scheduler that
+    planned them. host_slots: number of blocks in host memory.
     """
 
     vocab: int
@@ -42,13 +42,13 @@ class StepRecorder(Observer):
         self._maker = StepMaker(self.vocab, self.store)
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
-        """Listen to the copies of the connector, before the first plan."""
+        """Subscribe to the connector's copies, before the first plan."""
         if self._tier is None:
             self._tier = ReplayedCopies(scheduler)
             self.host_slots = self._tier.num_slots
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Keep the step with the places its sequences have now."""
+        """Record the step with the current memory places of its sequences."""
         self.scheduler = scheduler
         if self.most_steps is not None and len(self.steps) >= self.most_steps:
             return
@@ -71,7 +71,7 @@ class StepRecorder(Observer):
         self.begin_ps.append(plan.start_ps)
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Sequences that have finished give up their places."""
+        """Record that finished sequences free their places."""
         for seq in plan.finishing:
             self._maker.left(seq)
 
@@ -81,9 +81,9 @@ def record_steps(
 ) -> StepRecorder:
     """Run `simulation` under one allocator and record its steps.
 
-    The scenario's max_steps must be 1. most_steps: keep no more. InputError for an allocator that
-    no store can keep. Buffers of torch's own allocator are recorded at the addresses in the
-    simulated one: a replay tests these.
+    The scenario's max_steps must be 1. most_steps: record at most this many. InputError for an
+    allocator that no KV store supports. Buffers of torch's allocator are recorded at their
+    simulated addresses, so that a replay tests these.
     """
     if simulation.scenario.max_steps != 1:
         raise InputError("a replay needs every step", where="max_steps", limit=1)

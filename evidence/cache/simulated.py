@@ -1,4 +1,6 @@
-"""Small simulated runs for the proof: every allocator and placement, on an overloaded pool."""
+"""Small simulated runs for the equality checks: every allocator and placement, on an overloaded
+pool.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -48,9 +50,9 @@ HOST_MEMORY: Table = {
 
 
 def allocators() -> dict[str, Table]:
-    """Every allocator that a store serves, with every placement, by a name for each.
+    """Every allocator that a KV store supports, with every placement, by name.
 
-    Those not named above have their default options.
+    Options that a name does not mention are at their defaults.
     """
     placed = {
         f"{name}, {placement}": table | {"placement": placement}
@@ -68,8 +70,8 @@ def allocators() -> dict[str, Table]:
 
 
 def runs(seed: int) -> Iterator[tuple[str, Simulation]]:
-    """A small run of every allocator, of some with preempted sequences that are swapped, and of
-    blocks that go to host memory and come back.
+    """Small runs by name: one per allocator, some with swapping preemption, and some that offload
+    blocks to host memory and load them again.
     """
     for name, table in allocators().items():
         yield name, small_run(table, seed)
@@ -82,7 +84,9 @@ def runs(seed: int) -> Iterator[tuple[str, Simulation]]:
 
 
 def requests(seed: int, count: int) -> list[Request]:
-    """Bursts that overload the pool; half of the prompts share a prefix, some have two samples."""
+    """Bursts of requests that overload the pool; half of the prompts share a prefix, some have n =
+    2.
+    """
     random = Generator(PCG64(seed))
     made = []
     for at in range(count):
@@ -109,7 +113,7 @@ def small_run(
     scheduler: Table | None = None,
     tier: Table | None = None,
 ) -> Simulation:
-    """A run of `count` small requests, one step at a time, that has to preempt."""
+    """A simulation of `count` small requests, one step at a time, that must preempt."""
     # torch's allocator takes 2 MiB at the least, four tokens of this model.
     tokens = POOL_TOKENS * (4 if allocator.get("placement") == "torch-caching" else 1)
     table = {
@@ -127,7 +131,7 @@ def small_run(
 def replay_run(
     simulation: Simulation, decoder: "Decoder", device: str = "cpu"
 ) -> "tuple[Equality, StepRecorder]":
-    """The run's steps on a store of the kind its allocator needs, against recomputing."""
+    """Replay the run's steps on a KV store of the allocator's kind; compare to recomputation."""
     from evidence.cache.recorder import record_steps
     from evidence.prove.replay import replay
     from kvsim.backend.simulated.stores import build_store, with_host_pool

@@ -1,8 +1,9 @@
-"""Tokens per second of llama-bench by the roofline, and by a published table.
+"""Tokens per second of llama-bench: by kvsim's roofline, and by a published table.
 
 published.csv: github.com/XiongjieDai/GPU-Benchmarks-on-LLM-Inference, aa72e0e (May 2024), Llama 3
-on one device, all its rows of devices in the catalogue. pp N: a prompt of N tokens in micro-batches
-of 512; tg N: N tokens generated one by one, from an empty context. Nothing is fitted on it.
+on one device, all rows with a device of kvsim's catalogue. pp N: a prompt of N tokens in
+micro-batches of 512. tg N: N tokens generated one by one from an empty context. Nothing is fitted
+on these rows.
 """
 
 import csv
@@ -34,7 +35,7 @@ TESTS = {"tg": "generation", "pp": "prompts"}
 
 
 class BenchSpeed(NamedTuple):
-    """A row: what was measured, and the roofline's figure, in tokens per second."""
+    """One row: measured tokens per second, and tokens per second by the roofline."""
 
     device: str
     model: str
@@ -45,14 +46,12 @@ class BenchSpeed(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The share by which the roofline is too fast."""
+        """Roofline / measured - 1; positive if the roofline is too fast."""
         return self.simulated / self.measured - 1
 
 
 class BenchErrors(NamedTuple):
-    """Errors of a group of rows: their number, the median error, the mean and the largest
-    |error|.
-    """
+    """Errors of a group of rows: number of rows, median error, mean and largest |error|."""
 
     rows: int
     bias: float
@@ -71,7 +70,7 @@ def speeds() -> Iterator[BenchSpeed]:
 
 
 def grouped(rows: list[BenchSpeed]) -> dict[tuple[str, str], BenchErrors]:
-    """BenchErrors by kind of device and of test."""
+    """BenchErrors by (kind of device, kind of test)."""
     groups: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         kind = next(kind for kind, start in KINDS if row.device.startswith(start))
@@ -91,7 +90,7 @@ def _form(device: str, model: str, weights: str) -> StepTime:
 
 
 def _prompt_ps(form: StepTime, tokens: int) -> int:
-    """A prompt, one micro-batch after the other."""
+    """Time in ps of a prompt, one micro-batch after the other."""
     starts = range(0, tokens, MICRO_BATCH)
     shapes = (
         StepShape((Chunk(min(MICRO_BATCH, tokens - start), start),), 0, 0) for start in starts

@@ -1,1 +1,1 @@
-"""Start-up logs of real servers against the pool that kvsim sizes from their settings alone."""
+"""Start-up logs of real servers, compared with the pool that kvsim sizes from their settings."""

@@ -1,4 +1,4 @@
-"""`kvsim validate logs`: start-up logs of real servers against the pool from their settings."""
+"""`kvsim validate logs`: size the KV pool of logged servers, and compare it with their logs."""
 
 import json
 from pathlib import Path

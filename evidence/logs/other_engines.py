@@ -1,7 +1,7 @@
-"""The pool of a row of SGLang or TensorRT-LLM, sized from its settings as that engine does.
+"""Size the pool of a log row of SGLang or TensorRT-LLM by that engine's rules.
 
-Columns that both of them name otherwise: gpu_memory_utilization is mem_fraction_static or
-free_gpu_memory_fraction, block_size is page_size or tokens_per_block. max_num_batched_tokens is
+Some CSV columns hold these engines' own options. gpu_memory_utilization is mem_fraction_static or
+free_gpu_memory_fraction. block_size is page_size or tokens_per_block. max_num_batched_tokens is
 chunked_prefill_size or max_num_tokens, and max_num_seqs is max_running_requests or max_batch_size.
 """
 
@@ -27,19 +27,21 @@ ENGINES = {"sglang": SGLANG, "tensorrt": TRT_LLM, "trt-llm": TRT_LLM, "trtllm": 
 
 
 class OtherPool(NamedTuple):
-    """Bytes of one GPU. pool_bytes: of all pools. tokens: that requests are admitted by."""
+    """The sized pool on one GPU. pool_bytes: bytes of all pools. tokens: tokens available to
+    admission.
+    """
 
     pool_bytes: int
     weights_bytes: int
     tokens: int
 
     def tokens_in(self, size: int) -> int:
-        """Tokens that a pool of `size` bytes holds, at the bytes a token takes here."""
+        """Tokens that a pool of `size` bytes holds, at this model's bytes per token."""
         return size * self.tokens // self.pool_bytes
 
 
 def engine_of(engine_version: str) -> str | None:
-    """The engine that a row names, of those two; None for any other."""
+    """The engine that the row's version names, "sglang" or "trt-llm"; None for any other."""
     lower = engine_version.lower()
     return next((engine for word, engine in ENGINES.items() if word in lower), None)
 
@@ -47,7 +49,7 @@ def engine_of(engine_version: str) -> str | None:
 def size_other(
     engine: str, row: LogRow, model: Model, options: ModelOptions, device: Device
 ) -> OtherPool:
-    """The pool of this engine; settings that the row leaves open are the engine's defaults."""
+    """Size the pool as this engine does; missing settings have the engine's defaults."""
     if engine == SGLANG:
         flags = {
             "mem_fraction_static": row.utilization,

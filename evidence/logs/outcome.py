@@ -1,7 +1,7 @@
-"""One log against kvsim: the pool sized from the settings, and the tokens of the log's own pool.
+"""Compare one log with kvsim: the pool sized from the settings, and the tokens of the logged pool.
 
-The two are compared separately. The first checks weights and reserves, the second the bytes of a
-token in the cache and the engine's plan of its blocks.
+The two comparisons are separate. The first tests weights and reserved memory. The second takes the
+pool's bytes from the log, and tests the KV bytes per token and the plan of blocks.
 """
 
 from dataclasses import replace
@@ -36,13 +36,13 @@ REFUSING = ("this architecture is not understood", "not followed")
 class Outcome(NamedTuple):
     """Result of one row.
 
-    state: "sized"; or "refused", with `reason`: the row gives too little, the engine itself
-    refused, or kvsim refuses the model's architecture by name. Or "unknown", with `reason`: kvsim
-    does not know the model or the device. The figures are GiB of one GPU, the log's and kvsim's;
-    error: of the pool, as a share of the log's. assumed: settings that the row leaves open and
-    kvsim filled in with the engine's defaults. log_tokens, tokens: of the log's own pool,
-    tokens_error their difference as a share. log_block_size, block_size: of attention layers, where
-    the log tells.
+    state: "sized", "refused" or "unknown". A row is refused if it gives too little, if the engine
+    refused to start, or if kvsim does not support the architecture. It is unknown if kvsim does not
+    know the model or the device. reason: why the row is not sized. Sizes are GiB on one GPU, by the
+    log and by kvsim. error: of the pool, relative to the log. assumed: settings missing in the row
+    and set to the engine's defaults. log_tokens, tokens: tokens of the logged pool by the log and
+    by kvsim; tokens_error: their relative difference. log_block_size, block_size: tokens per
+    attention block, if logged.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
 
 class Server(NamedTuple):
-    """The row as kvsim is given it."""
+    """The row as kvsim's options."""
 
     row: LogRow
     model: Model
@@ -73,7 +73,7 @@ class Server(NamedTuple):
 
 
 def compare(row: LogRow) -> Outcome:
-    """Size the pool of a row from its settings and hold it against the log."""
+    """Size the pool of a row from its settings, and compare it with the log."""
     found = Outcome(row.id, row.model, row.gpu, "refused", log_weights_gib=row.weights_gib)
     engine = engine_of(row.engine_version)
     try:
@@ -133,7 +133,7 @@ def _of_other_engine(found: Outcome, engine: str, row: LogRow) -> Outcome:
 
 
 def _samples(server: Server) -> bool:
-    """Whether the row, or its version, says which sampler runs."""
+    """Whether the row, or its engine version, determines which sampler runs."""
     memory = server.memory
     return (
         memory.flashinfer_sampler is not None or not memory.version.sizing.flashinfer_if_installed
@@ -141,8 +141,10 @@ def _samples(server: Server) -> bool:
 
 
 def _open(row: LogRow, *, packed: bool, samples: bool = True) -> tuple[str, ...]:
-    """Settings that decide the pool and that the row does not give. packed: windows take as much
-    as a step can add, which its limit says. samples: the sampler is known.
+    """Names of settings that affect the pool and that the row does not give.
+
+    packed: sliding windows take as much as one step can add, so that the token budget matters.
+    samples: whether the sampler is known.
     """
     given = {
         "gpu_memory_utilization": row.utilization is not None,
@@ -173,7 +175,7 @@ def _server(row: LogRow) -> Server:
 
 
 def _model(row: LogRow, notes: Notes) -> tuple[ModelOptions, Model]:
-    """The model as served: its options, and itself."""
+    """The options of the served model, and the model."""
     options = ModelOptions.parse(
         {
             "name": read_model(row.model),
@@ -199,7 +201,7 @@ def _model(row: LogRow, notes: Notes) -> tuple[ModelOptions, Model]:
 
 
 def _size(server: Server, device: Device, pool_bytes: int | None = None) -> Sized:
-    """The pool as kvsim sizes it, or, with pool_bytes, the blocks and tokens of that many bytes."""
+    """The pool as kvsim sizes it; with pool_bytes, the blocks and tokens of a pool of that size."""
     row, memory = server.row, server.memory
     if pool_bytes is not None:
         given = {"kv_cache_bytes": pool_bytes, "gpu_memory_utilization": None}
@@ -217,7 +219,7 @@ def _size(server: Server, device: Device, pool_bytes: int | None = None) -> Size
 
 
 def _device_for_tokens(gpu: str) -> Device:
-    """The row's device, for its default limits; one that is not named has those of a small GPU."""
+    """The row's device, which decides default limits; if the row names none, a small GPU."""
     try:
         return read_device(gpu)
     except (RefusalError, InputError):
@@ -225,7 +227,7 @@ def _device_for_tokens(gpu: str) -> Device:
 
 
 def _with_tokens(found: Outcome, server: Server) -> Outcome:
-    """The log's own pool in tokens, where it says both and the dtype of the cache."""
+    """Add the tokens of the logged pool, if the log gives bytes, tokens and KV dtype."""
     row = server.row
     if row.pool_gib is None or row.pool_gib <= 0 or row.pp > 1 or not row.kv_cache_dtype:
         return found
@@ -243,9 +245,10 @@ def _with_tokens(found: Outcome, server: Server) -> Outcome:
 
 
 def _log_gib(server: Server) -> float:
-    """The log's pool on one GPU: as it prints it, or from its blocks or tokens.
+    """The logged pool in GiB on one GPU: as printed, or computed from its blocks or tokens.
 
-    Of several stages a log prints the first one's, which need not be the one that counts.
+    With pipeline stages a log prints the pool of the first stage, which need not be the limiting
+    one.
     """
     row = server.row
     if row.pool_gib is not None and row.pool_gib <= 0:

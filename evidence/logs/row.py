@@ -29,10 +29,10 @@ Switch = Annotated[bool, BeforeValidator(lambda text: str(text).lower() == "true
 
 
 class LogRow(Options):
-    """The settings of a server and what its log said of one GPU (the smallest of several).
+    """The settings of a server, and what its log printed about one GPU (the smallest of several).
 
-    weights_gib, pool_gib, pool_tokens, num_gpu_blocks, max_concurrency, attention_block_size: the
-    log's; None where it does not say. The other fields are settings.
+    weights_gib, pool_gib, pool_tokens, num_gpu_blocks, max_concurrency and attention_block_size are
+    from the log, None if it does not print them. The other fields are settings.
     """
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
@@ -64,7 +64,9 @@ class LogRow(Options):
     @model_validator(mode="before")
     @classmethod
     def _with_notes(cls, cells: Mapping[str, Any]) -> dict[str, Any]:
-        """The cells without white space, and the settings among the notes."""
+        """The cells without surrounding white space, with the settings that the notes contain
+        added.
+        """
         found = {name: text for name, cell in cells.items() if (text := str(cell).strip())}
         noted = dict(_PAIR.findall(found.get("notes", "")))
         return found | {name: noted[name] for name in _NOTED if name in noted}
@@ -76,7 +78,7 @@ COLUMNS = tuple(
 
 
 def read_rows(path: Path) -> list[LogRow]:
-    """Every row of the file; InputError names the file, the row and the column at fault."""
+    """All rows of the file; InputError names the file, the row and the column of a fault."""
     text = read_text(path)
     header = header_of(text.lines[0])
     missing = [name for name in COLUMNS if name not in header]

@@ -1,7 +1,7 @@
-"""A row's words as settings: which version of the engine, which device, how weights are stored.
+"""Parse a row's free text as settings: engine version, device, quantization of weights.
 
-People write them freely ("V0, December 2024 (0.6.5)", "RTX PRO 6000 (96 GB)", "awq_marlin"). What
-cannot be read as one version or one device is refused with the reason.
+People write these freely ("V0, December 2024 (0.6.5)", "RTX PRO 6000 (96 GB)", "awq_marlin"). A
+text that is not one version or one device is refused with the reason.
 """
 
 import re
@@ -77,14 +77,14 @@ _GPU = re.compile(r"^(?:nvidia |amd |geforce )*", re.IGNORECASE)
 
 
 class RefusalError(Exception):
-    """A row that cannot be compared, for a reason that is the row's, not kvsim's."""
+    """A row that cannot be compared because of its own contents, not because of kvsim."""
 
 
 class Notes(NamedTuple):
-    """Settings out of a row's notes; None: they do not say.
+    """Settings in a row's notes; None if the notes do not give them.
 
-    drafted: tokens that a next-token module drafts ahead. states: dtype of recurrent states.
-    largest_graph: tokens of the largest CUDA graph. flashinfer: FlashInfer samples.
+    drafted: draft tokens per step of a multi-token prediction module. states: dtype of recurrent
+    states. largest_graph: tokens of the largest CUDA graph. flashinfer: whether FlashInfer samples.
     """
 
     drafted: int | None
@@ -96,7 +96,7 @@ class Notes(NamedTuple):
 
 
 def read_version(text: str) -> VllmVersion:
-    """The version of vLLM; RefusalError for forks and for what names none."""
+    """Parse the version of vLLM; RefusalError for forks and for a text without a version."""
     lower = text.lower()
     if any(engine in lower for engine in OTHER_ENGINES):
         raise RefusalError(f"another engine: {text}")
@@ -114,8 +114,8 @@ def read_version(text: str) -> VllmVersion:
 
 
 def read_device(text: str) -> Device:
-    """The device; RefusalError where the log does not name one, or where it has no memory of its
-    own. A total that the text gives in GiB is the log's own figure.
+    """Parse the device; RefusalError if the log does not name one, or names one that shares the
+    host's memory. A memory size in GiB in the text replaces the catalogue's.
     """
     lower = text.lower()
     total = _GIB.search(text)
@@ -139,14 +139,14 @@ def read_device(text: str) -> Device:
 
 
 def read_model(text: str) -> str:
-    """The model's name; RefusalError where the log does not give it."""
+    """The model's name; RefusalError if the log does not give one."""
     if not text or "not named" in text.lower():
         raise RefusalError(f"the log does not name its model: {text or 'nothing'}")
     return text
 
 
 def read_kv_dtype(text: str) -> str:
-    """`kv_cache_dtype` of [model]: the first word, whatever follows it."""
+    """`kv_cache_dtype` of [model]: the first word of the text."""
     words = re.sub(r"\(.*?\)", " ", text).lower().split()
     return words[0].rstrip(",;") if words else "auto"
 
@@ -170,8 +170,8 @@ def read_notes(text: str) -> Notes:
 
 
 def _listed(words: list[str]) -> str | None:
-    """The device that these words name; words that do not distinguish devices are dropped one by
-    one.
+    """The catalogue's device for these words; words that do not distinguish devices are dropped one
+    by one. None if there is none.
     """
     while words:
         for name in ("-".join(words), " ".join(words)):
@@ -186,7 +186,7 @@ def _listed(words: list[str]) -> str | None:
 
 
 def _of_size(found: str, words: list[str], gigabytes: int, text: str) -> str:
-    """The kind of `found` with this much memory; RefusalError if none is listed."""
+    """The variant of the device `found` with this much memory; RefusalError if there is none."""
     bare = [word for word in words if not _GB.fullmatch(word)]
     for name in (found, _listed([*bare, f"{gigabytes}gb"])):
         if name is not None:
@@ -197,7 +197,7 @@ def _of_size(found: str, words: list[str], gigabytes: int, text: str) -> str:
 
 
 def read_scheme(text: str) -> str | None:
-    """`quantization` of [model]; None: as the repository's config or name says."""
+    """`quantization` of [model]; None if the model's config or name decides."""
     lower = text.strip().lower()
     for pattern, scheme in SCHEMES:
         if re.search(pattern, lower):

@@ -1,4 +1,4 @@
-"""Totals of all rows: how many were sized, and how far off their pools are."""
+"""Totals of all rows: how many were sized, and the errors of their pools."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from evidence.logs.outcome import Outcome
 
 
 class PoolErrors(NamedTuple):
-    """Quantiles of |error| over `rows` rows: numpy's linear ones; None without any."""
+    """Quantiles of |error| over `rows` rows, by numpy's linear method; None without rows."""
 
     rows: int
     median: float | None
@@ -18,10 +18,11 @@ class PoolErrors(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """rows: in all; sized, refused, unknown: by state.
+    """Counts and errors over all rows.
 
-    pool: of the pools; described: of those with rows that leave no setting open; tokens: of the
-    log's own pools in tokens.
+    rows: number of rows. sized, refused, unknown: rows by state. pool: errors of the pool.
+    described: errors of the pool for rows that give every setting. tokens: errors of the tokens of
+    the logged pool.
     """
 
     rows: int
@@ -34,7 +35,7 @@ class Summary(NamedTuple):
 
     @property
     def answered(self) -> float:
-        """Share of rows that were sized, or refused for a stated reason."""
+        """Share of rows that were sized, or refused with a reason."""
         return (self.sized + self.refused) / self.rows
 
 

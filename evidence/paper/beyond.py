@@ -1,8 +1,8 @@
-"""An experiment beyond the paper: how much of Orca's waste its buddy allocator made.
+"""How much of Orca's waste its buddy allocator causes: an experiment that the paper does not have.
 
-The same saturated stream under contiguous buffers of exactly known size, placed first fit and best
-fit at token granularity, and under buffers that double. Compared with an independent
-re-implementation, which ran one stream of its own.
+A saturated stream runs under contiguous buffers of exactly known size (placed first fit and best
+fit at token granularity), and under buffers that double. The result is compared with an independent
+re-implementation, which ran a single stream.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ PUBLISHED = {
 
 
 def simulate(setting: Setting) -> dict[str, Means]:
-    """Simulate every system's means."""
+    """Mean shares of each system over the streams."""
     return {
         name: mean_of(setting.watch(tables, setting.sharegpt, RATE_PER_S, setting.few))
         for name, tables in SYSTEMS.items()
@@ -35,7 +35,7 @@ def simulate(setting: Setting) -> dict[str, Means]:
 
 
 def checks(found: dict[str, Means]) -> Iterator[Check]:
-    """Checks that report the cells of the simulated figure."""
+    """Checks that only report the simulated cells."""
     for name, published in PUBLISHED.items():
         for cell, value, simulated in zip(CELLS, published, found[name].paper_view, strict=False):
             yield Check(

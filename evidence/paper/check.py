@@ -1,14 +1,15 @@
-"""One published figure and the simulated one."""
+"""A published figure and the simulated one."""
 
 from typing import Any, NamedTuple
 
 
 class Check(NamedTuple):
-    """source: where it was published. published, simulated: in `unit`. tolerance: the largest
-    difference that passes, in `unit`; None: reported, not held, for the reason in `why`.
+    """A published figure next to the simulated one.
 
-    spread: standard deviation of `simulated`, a mean, from one of `streams` streams of requests to
-    another, where several were simulated.
+    source: where it was published. published, simulated: both in `unit`. tolerance: largest
+    difference that passes; None: the figure is only reported, for the reason in `why`. spread: if
+    `simulated` is a mean over several streams of requests, the standard deviation between the
+    streams.
     """
 
     source: str
@@ -28,11 +29,11 @@ class Check(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the difference is within the tolerance (always, without one)."""
+        """Whether the difference is within the tolerance; True without a tolerance."""
         return self.tolerance is None or abs(self.difference) <= self.tolerance
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry of the JSON answer."""
+        """The check's entry in the JSON answer."""
         found = {
             "source": self.source,
             "quantity": self.quantity,
@@ -56,8 +57,8 @@ def within(
     unit: str,
     margin: float = 0.0,
 ) -> Check:
-    """A check that a figure is in a published range: its middle, plus or minus half its width and
-    the margin.
+    """A check that a simulated figure is in a published range: tolerance is half the range's width
+    plus the margin, around its middle.
     """
     low, high = span
     name = f"{quantity} (published as {low:g} to {high:g})"

@@ -1,4 +1,4 @@
-"""The cost of doubling a contiguous buffer, by hand and by the allocator that does it."""
+"""The cost of doubling a contiguous buffer: by formula, and by the allocator that doubles."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,9 @@ FROM_TOKENS, TO_TOKENS = 1024, 2048
 
 
 def checks() -> Iterator[Check]:
-    """One growth from 1,024 to 2,048 tokens; and all growths of a sequence from 1 token on."""
+    """The copy when a buffer grows from 1,024 to 2,048 tokens, and all copies of a sequence that
+    starts with 1 token.
+    """
     allocator, seq = _filled(FROM_TOKENS, FROM_TOKENS)
     old = allocator.usage(None, busy=True)
     growth = allocator.extend(seq, FROM_TOKENS + 1)

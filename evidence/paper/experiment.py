@@ -47,13 +47,15 @@ EXPERIMENT: dict[str, Any] = {
 
 
 def orca(reserve: str, placement: str = "buddy") -> dict[str, Any]:
-    """The artifact's Orca: `reserve` is the estimate of the output."""
+    """The scenario of Orca in the paper's artifact; `reserve` says how it estimates the output
+    length.
+    """
     allocator = {"kind": "max-buffer", "reserve": reserve, "placement": placement}
     return {"scheduler": {"kind": "orca"}, "allocator": [allocator]}
 
 
 def vllm(block_size: int = BLOCK_TOKENS) -> dict[str, Any]:
-    """The scenario of the artifact's vLLM."""
+    """The scenario of vLLM in the paper's artifact."""
     allocator = {"kind": "paged", "block_size": block_size, "enable_prefix_caching": False}
     return {"scheduler": {"kind": "vllm-v0"}, "allocator": [allocator]}
 
@@ -68,8 +70,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Means over the steps of a window. shares: by ledger class; tokens_per_s: output of the
-    requests that finished in the window.
+    """Means over the steps of a time window. shares: of the pool, by ledger class. tokens_per_s:
+    output tokens of the requests that finished in the window, per second.
     """
 
     shares: dict[str, float]
@@ -79,8 +81,8 @@ class Means:
 
     @property
     def paper_view(self) -> tuple[float, float, float, float]:
-        """Token states, reservation, internal, external and others, in per cent, as figure 2 cuts
-        them: buddy rounding and free memory both stand in the last.
+        """(token states, reservation, internal, external and others) in percent, the classes of
+        figure 2. Buddy rounding and free memory both count as external and others.
         """
         held = [100 * self.shares[name] for name in ("used", "reserved", "overprovisioned")]
         return held[0], held[1], held[2], 100 - sum(held)
@@ -90,8 +92,8 @@ class Means:
 class Setting:
     """Settings that all experiments share.
 
-    seed: of the first stream. sharegpt: where ShareGPT's lengths come from. streams: how many are
-    simulated, seeds in a row.
+    seed: seed of the first stream. sharegpt: source of ShareGPT's lengths. streams: number of
+    simulated streams, with consecutive seeds.
     """
 
     seed: int = 0
@@ -100,7 +102,9 @@ class Setting:
 
     @property
     def few(self) -> int:
-        """Streams of what hangs little on them: FEW, or two where there are not many at all."""
+        """Number of streams for figures that vary little between streams: FEW, or two if `streams`
+        is small.
+        """
         return FEW if self.streams >= STREAMS // 2 else 2
 
     def watch(
@@ -111,7 +115,9 @@ class Setting:
         streams: int,
         window_s: tuple[float, float] = WINDOW_S,
     ) -> list[Means]:
-        """One run a stream; the same streams for every system."""
+        """Simulate the tables under each stream, and return the means of the window; the streams
+        are the same for every system.
+        """
         from_s, until_s = window_s
         return [
             watch(tables, stream(lengths, rate_per_s, until_s, seed), from_s, until_s)
@@ -120,7 +126,9 @@ class Setting:
 
 
 def stream(lengths: Sampler, rate_per_s: float, duration_s: float, seed: int) -> Stream:
-    """Poisson arrivals over duration_s, given that exactly rate_per_s * duration_s came."""
+    """Exactly rate_per_s * duration_s requests at independent uniform times, which is a Poisson
+    process given its count.
+    """
     rng = np.random.Generator(np.random.PCG64(seed))
     count = round(rate_per_s * duration_s)
     prompts, outputs = lengths(count, rng)
@@ -137,7 +145,9 @@ def stream(lengths: Sampler, rate_per_s: float, duration_s: float, seed: int) ->
 
 
 def watch(tables: dict[str, Any], requests: Stream, from_s: float, until_s: float) -> Means:
-    """Serve `requests` until the last step that starts by until_s has ended."""
+    """Simulate `requests` until the last step that starts by until_s has ended; returns means over
+    the steps from from_s on.
+    """
     simulation = Simulation(Scenario.from_table({**EXPERIMENT, **tables}), requests)
     spec = simulation.replica_spec(simulation.scenario.allocator[0])
     start_ps, end_ps = round(from_s * PS_PER_S), round(until_s * PS_PER_S)
@@ -167,7 +177,7 @@ def watch(tables: dict[str, Any], requests: Stream, from_s: float, until_s: floa
 
 
 def mean_of(runs: list[Means]) -> Means:
-    """The mean of several runs, each with the same weight."""
+    """The mean of several runs with equal weights."""
     return Means(
         {name: fmean(run.shares[name] for run in runs) for name in runs[0].shares},
         fmean(run.running for run in runs),

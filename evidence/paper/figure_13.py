@@ -1,8 +1,7 @@
-"""Figure 13: how many requests the systems batch, on average over iterations.
+"""Figure 13: the number of requests that the systems batch, averaged over iterations.
 
-vLLM at 2 requests/s is near its limit, and its batch is the one that the time model's speed is
-fitted on; Orca (Max) holds seven buffers whatever comes. The other two are free, and held as one
-draw.
+vLLM's batch at 2 requests/s is what the time model's speed is fitted on, and Orca (Max) always
+holds seven buffers. The other two batches are free, and are tested as one draw (`one_draw`).
 """
 
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ Runs = dict[str, list[Means]]
 
 
 def simulate(setting: Setting) -> Runs:
-    """Every system under the same streams of ShareGPT's lengths."""
+    """Simulate every system under the same streams of ShareGPT's lengths."""
     return {
         name: setting.watch(tables, setting.sharegpt, SHAREGPT_PER_S, setting.streams)
         for name, tables in SYSTEMS.items()
@@ -33,7 +32,9 @@ def simulate(setting: Setting) -> Runs:
 
 
 def checks(setting: Setting, runs: Runs) -> Iterator[Check]:
-    """ShareGPT's figures, held; Alpaca's, reported with every shape assumed for its lengths."""
+    """Checks of ShareGPT's batches, with a tolerance; Alpaca's are only reported, for every assumed
+    shape of its lengths.
+    """
     for name, published in SHAREGPT.items():
         batched = [means.running for means in runs[name]]
         spread = stdev(batched)
@@ -67,7 +68,7 @@ def checks(setting: Setting, runs: Runs) -> Iterator[Check]:
 
 
 def draw(runs: Runs) -> Draw:
-    """The paper's trace among the streams, in both free batches at once."""
+    """Test of the paper's trace among the simulated streams, in both free batches at once."""
     rows = zip(*([means.running for means in runs[name]] for name in FREE), strict=True)
     published = {f"{name}: batched": SHAREGPT[name] for name in FREE}
     return one_draw(f"{SOURCE}, ShareGPT", published, list(rows), PRINTED)

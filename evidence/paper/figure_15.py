@@ -1,13 +1,13 @@
 """Figure 15: memory saved by sharing blocks between the sequences of one request.
 
-Saving is 1 - physical / logical blocks. Every request is in the batch for one iteration a token. So
-the mean over iterations is the ratio of two sums over requests and their iterations: no simulation
-is needed, and no time model.
+Saving is 1 - physical / logical blocks. A request is in the batch for one iteration per token. So
+the mean over iterations is the ratio of two sums over requests and their iterations, which needs
+neither a simulation nor a time model.
 
 Parallel sampling: the n samples share the full blocks of the prompt. The prompt's last block is
-copied when the first of them writes into it. Beam search shares more, by how often beams fork,
-which is not published. Here each beam continues from a random beam with probability FORKS a step,
-and from itself otherwise. FORKS is fitted on width 2, so beams are reported and not held.
+copied when the first sample writes into it. Beam search shares more, depending on how often beams
+fork, which is not published. Here each beam continues from a random beam with probability FORKS per
+step, and from itself otherwise. FORKS is fitted on width 2, so beam search is only reported.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ UNIT = "% of logical blocks"
 
 
 def checks(setting: Setting) -> Iterator[Check]:
-    """Parallel sampling, held; beam search, reported."""
+    """Checks of parallel sampling, with a tolerance; beam search is only reported."""
     for shape in ALPACA_SHAPES:
         drawn = draws(setting, alpaca(shape))
         for n, published in PARALLEL.items():
@@ -78,13 +78,13 @@ def checks(setting: Setting) -> Iterator[Check]:
 
 
 def draws(setting: Setting, lengths: Sampler) -> list[tuple[Lengths, Lengths]]:
-    """DRAWS times REQUESTS (prompts, outputs)."""
+    """DRAWS random samples of REQUESTS (prompt lengths, output lengths)."""
     seeds = range(setting.seed, setting.seed + DRAWS)
     return [lengths(REQUESTS, np.random.Generator(np.random.PCG64(seed))) for seed in seeds]
 
 
 def shares(drawn: list[tuple[Lengths, Lengths]], n: int, forks: float = 0.0) -> tuple[float, float]:
-    """Saving by n sequences a request, in per cent: mean and standard deviation over draws."""
+    """Percent of blocks saved with n sequences a request: mean and deviation over draws."""
     longest = max(int(outputs.max()) for _, outputs in drawn) if forks else 0
     distinct = ancestors(n, forks, longest)
     found = [100 * saved(prompts, outputs, n, distinct) for prompts, outputs in drawn]
@@ -92,11 +92,11 @@ def shares(drawn: list[tuple[Lengths, Lengths]], n: int, forks: float = 0.0) -> 
 
 
 def ancestors(n: int, forks: float, steps: int) -> Floats:
-    """How many distinct beams of k steps ago the n beams of now descend from, k = 0..steps, on
-    average.
+    """(steps + 1,) mean number of distinct beams, k = 0..steps steps ago, from which today's n
+    beams descend.
 
-    A Markov chain. Of j ancestors each is its own parent with probability 1 - forks; those that are
-    not draw theirs among all n, one after the other.
+    A Markov chain: each of j ancestors continues from itself with probability 1 - forks. The others
+    draw their parents among all n, one after the other.
     """
     chain = np.zeros((n + 1, n + 1))
     for j in range(n + 1):
@@ -119,9 +119,9 @@ def ancestors(n: int, forks: float, steps: int) -> Floats:
 def saved(prompts: Lengths, outputs: Lengths, n: int, distinct: Floats) -> float:
     """1 - physical / logical blocks over all iterations of all requests.
 
-    distinct[k]: how many copies of a block n sequences hold that was filled k steps ago; the last
-    entry stands for all later steps. In iteration i = 0 the prompt is computed and all is shared;
-    in iteration i each sequence holds prompt + i slots.
+    distinct[k]: physical copies of a block that was filled k steps ago, for n sequences; the last
+    entry is used for all later steps. Iteration 0 computes the prompt, and all is shared. In
+    iteration i each sequence holds prompt + i slots.
     """
     copies = np.concatenate(([0.0], np.cumsum(distinct)))
 

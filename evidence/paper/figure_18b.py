@@ -1,10 +1,10 @@
 """Figure 18b: block sizes.
 
-Small blocks waste little; their cost in the kernel is not modelled here.
+Small blocks waste little memory; their cost in the attention kernel is not modelled here.
 
-The paper finds ShareGPT best served with blocks of 16 to 128 tokens and Alpaca with 16 to 32. Above
-that, memory lost in half-filled blocks costs throughput. The shares of token states by block size
-are an independent re-implementation's of the paper's artifact.
+The paper finds block sizes of 16 to 128 tokens best for ShareGPT and 16 to 32 for Alpaca. Larger
+blocks lose throughput to half-filled blocks. The published shares of token states by block size are
+from an independent re-implementation of the paper's artifact.
 """
 
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ Curve = dict[int, Means]
 
 
 def sharegpt_curve(setting: Setting) -> Curve:
-    """Saturated ShareGPT by block size."""
+    """Means of a saturated run with ShareGPT's lengths, by block size."""
     return _curve(setting, setting.sharegpt, SHAREGPT_PER_S, tuple(TOKEN_SHARES), setting.few)
 
 
 def checks(setting: Setting, sharegpt: Curve) -> Iterator[Check]:
-    """Token shares held; the largest good block reported."""
+    """Checks of token shares, with a tolerance; the largest good block size is reported."""
     for size, published in TOKEN_SHARES.items():
         share = 100 * sharegpt[size].shares["used"]
         quantity = f"vLLM: token states, block {size}, ShareGPT"
@@ -53,7 +53,7 @@ def checks(setting: Setting, sharegpt: Curve) -> Iterator[Check]:
 
 
 def largest_good(curve: Curve) -> int:
-    """The largest block size that keeps BEST_SHARE of what 16 tokens a block serve."""
+    """The largest block size with at least BEST_SHARE of the throughput of 16 tokens per block."""
     least = BEST_SHARE * curve[16].tokens_per_s
     return max(size for size, means in curve.items() if means.tokens_per_s >= least)
 

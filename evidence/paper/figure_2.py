@@ -31,7 +31,7 @@ Runs = dict[str, list[Means]]
 
 
 def simulate(setting: Setting) -> Runs:
-    """Every system under the same streams."""
+    """Simulate every system under the same streams."""
     return {
         name: setting.watch(tables, setting.sharegpt, RATE_PER_S, setting.streams)
         for name, tables in SYSTEMS.items()
@@ -39,7 +39,7 @@ def simulate(setting: Setting) -> Runs:
 
 
 def bars(runs: Runs) -> dict[str, list[tuple[float, float]]]:
-    """The four cells of each system: mean and standard deviation over streams, in per cent."""
+    """The four cells of each system: mean and standard deviation over streams, in percent."""
     return {
         name: [(fmean(cell), stdev(cell)) for cell in cells_of(found)]
         for name, found in runs.items()
@@ -47,9 +47,9 @@ def bars(runs: Runs) -> dict[str, list[tuple[float, float]]]:
 
 
 def checks(runs: Runs) -> Iterator[Check]:
-    """Every published cell; and the share that does not hold tokens, as the launch post has it.
+    """A check per published cell, and one of the memory that holds no tokens, from the launch post.
 
-    A cell's tolerance is what one stream can be off the mean of many.
+    A cell's tolerance is how far a single stream can be from the mean of many.
     """
     found = bars(runs)
     free = sum(FREE.values())
@@ -74,7 +74,7 @@ def checks(runs: Runs) -> Iterator[Check]:
 
 
 def draw(runs: Runs) -> Draw:
-    """The paper's trace among the streams, in all free cells at once."""
+    """Test of the paper's trace among the simulated streams, in all free cells at once."""
     return one_draw(SOURCE, *free_cells(runs))
 
 

@@ -1,4 +1,4 @@
-"""All experiments, one after the other: what `kvsim validate paper` prints."""
+"""Runs all experiments for `kvsim validate paper`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ LEAST_STREAMS = 12  # more than the free cells of figure 2, with some to estimat
 
 @dataclass(frozen=True)
 class PaperFindings:
-    """Every check, and the simulations that the figures are drawn from."""
+    """Every check, and the simulations from which the figures are drawn."""
 
     setting: Setting
     lengths: str
@@ -46,7 +46,7 @@ class PaperFindings:
 
     @property
     def reported(self) -> list[Check]:
-        """Figures without one, each with its reason."""
+        """The checks without a tolerance, each with its reason."""
         return [check for check in self.checks if check.tolerance is None]
 
     def as_dict(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class PaperFindings:
 
     @property
     def ok(self) -> bool:
-        """Whether every check is within its tolerance, and the paper's trace among the streams."""
+        """Whether every check is within its tolerance and the paper's trace passes `one_draw`."""
         return all(check.ok for check in self.checks) and all(draw.ok for draw in self.draws)
 
 
@@ -74,11 +74,12 @@ def validate_paper(
     *,
     progress: Progress = lambda what: None,
 ) -> PaperFindings:
-    """Run everything. seed: of the first stream; streams: how many, seeds in a row.
+    """Run all experiments. seed: seed of the first stream. streams: number of streams, with
+    consecutive seeds.
 
-    lengths_file: ShareGPT's lengths as recorded, in place of the grids. progress: called with the
-    name of each experiment as it starts. Raises InputError for a file that cannot be used, and
-    for fewer streams than the joint test needs.
+    lengths_file: recorded lengths of ShareGPT, instead of the shipped quantile grids. progress:
+    called with the name of each experiment as it starts. Raises InputError for an unusable file,
+    and for fewer streams than the joint test needs.
     """
     sharegpt = lengths.sharegpt if lengths_file is None else lengths.recorded(lengths_file)
     if streams < LEAST_STREAMS:

@@ -40,8 +40,8 @@ def sharegpt(count: int, rng: np.random.Generator) -> tuple[Lengths, Lengths]:
 
 
 def recorded(path: Path) -> Sampler:
-    """Pairs out of a file that kvsim can read, those above LONGEST left out. Stratified by
-    output in SLICES slices, and by prompt in each.
+    """A sampler of the recorded pairs in a file; pairs longer than LONGEST are left out. It is
+    stratified by output in SLICES slices, and by prompt within each.
 
     InputError for a file without usable rows.
     """
@@ -62,8 +62,8 @@ def recorded(path: Path) -> Sampler:
 
 
 def alpaca(shape: str) -> Sampler:
-    """Alpaca's means under an assumed shape, a name in ALPACA_SHAPES; prompt and output are
-    separate.
+    """A sampler with Alpaca's mean lengths under an assumed shape (a name in ALPACA_SHAPES);
+    prompts and outputs are independent.
     """
     quantiles = ALPACA_SHAPES[shape]
     prompt, output = quantiles(ALPACA_PROMPT, 0), quantiles(ALPACA_OUTPUT, 1)
@@ -78,25 +78,29 @@ def alpaca(shape: str) -> Sampler:
 
 
 def grid(name: str) -> Quantile:
-    """A shipped quantile grid, linear in between."""
+    """The quantile function of a shipped grid, interpolated linearly."""
     points, values = named(name, "lengths")
     return lambda share: np.interp(share, points, values)
 
 
 def exponential(mean: float, column: int) -> Quantile:
-    """Memoryless: the least that can be assumed of a positive length with this mean."""
+    """Quantile function of the exponential distribution, the weakest assumption for a positive
+    length with this mean.
+    """
     return lambda share: -mean * np.log1p(-share)
 
 
 def lognormal(mean: float, column: int) -> Quantile:
-    """Log-normal with deviation 1 of the logarithm."""
+    """Quantile function of the log-normal distribution with sigma 1."""
     from scipy.special import ndtri
 
     return lambda share: mean * np.exp(ndtri(share) - 0.5)
 
 
 def like_sharegpt(mean: float, column: int) -> Quantile:
-    """ShareGPT's shape of prompts (column 0) or outputs (1), scaled to this mean."""
+    """ShareGPT's quantile function of prompts (column 0) or outputs (column 1), scaled to this
+    mean.
+    """
     quantile = grid(f"sharegpt-opt.{('prompt', 'output')[column]}_tokens")
     own_mean = float(quantile((np.arange(1 << 16) + 0.5) / (1 << 16)).mean())
     return lambda share: quantile(share) * (mean / own_mean)
@@ -114,7 +118,7 @@ ALPACA_ASSUMED = "lognormal"
 
 
 def strata(count: int, rng: np.random.Generator) -> Floats:
-    """One uniform number out of each of `count` equal slices of [0, 1), in rising order."""
+    """(count,) ascending numbers, one uniform number in each of `count` slices of [0, 1)."""
     return (np.arange(count) + rng.random(count)) / count
 
 
@@ -123,8 +127,8 @@ def paired(
 ) -> tuple[Lengths, Lengths]:
     """(prompts, outputs) that keep both distributions; no pair is longer than LONGEST.
 
-    copula: correlation of the normals with ranks that pair the two. Outputs of too long pairs then
-    change places with those of others, at random, until none is too long.
+    copula: correlation of the normal variables by which the two are ranked and paired. Outputs of
+    pairs that are too long are then swapped with random others, until none is too long.
     """
     prompts, outputs = whole(prompt(strata(count, rng))), whole(output(strata(count, rng)))
     first, other = rng.standard_normal(count), rng.standard_normal(count)
@@ -141,12 +145,12 @@ def paired(
 
 
 def ranked(values: Lengths, by: Floats) -> Lengths:
-    """Rising `values` put in the order of `by`."""
+    """The ascending `values`, rearranged to have the same ranks as `by`."""
     placed = np.empty_like(values)
     placed[np.argsort(by, kind="stable")] = values
     return placed
 
 
 def whole(values: Floats) -> Lengths:
-    """Whole tokens; what an assumed tail has above MOST_TOKENS is cut to it."""
+    """Lengths rounded to whole tokens, at most MOST_TOKENS."""
     return np.clip(np.rint(values), 1, MOST_TOKENS).astype(np.int64)

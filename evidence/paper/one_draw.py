@@ -17,12 +17,13 @@ PRINTED = 0.05  # half of the last digit of a published percentage
 
 
 class Draw(NamedTuple):
-    """Distance of a published trace from simulated ones in all its free cells at once.
+    """How far a published trace is from simulated ones, in all its free cells at once.
 
-    streams: how many were simulated. distance: Hotelling's T squared of one draw more. p: the
-    chance of a distance at least as large, cells taken as normal. rank_p: the same by rank, without
-    that assumption: the share of all draws, the published one among them, as far from the common
-    mean. within: how many single streams have every cell within 1 and within 2 units of it.
+    streams: number of simulated streams. distance: Hotelling's T squared of one more draw. p:
+    probability of a distance at least as large, if cells are normally distributed. rank_p: the same
+    without that assumption: the share of all draws, including the published one, that are at least
+    as far from the common mean. within: number of streams with every cell within 1, and within 2,
+    units of the published one.
     """
 
     source: str
@@ -35,11 +36,11 @@ class Draw(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the published trace passes for one of them."""
+        """Whether the published trace is plausible as one more simulated stream."""
         return self.p >= LEVEL
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry of the JSON answer."""
+        """The draw's entry in the JSON answer."""
         numbers = {name: round(getattr(self, name), 6) for name in ("distance", "p", "rank_p")}
         return {
             "source": self.source,
@@ -54,10 +55,10 @@ class Draw(NamedTuple):
 
 
 def half_width(spread: float, streams: int, cells: int, printed: float = PRINTED) -> float:
-    """Half the interval around the mean over `streams` into which one more draw falls.
+    """Half the width of the prediction interval around the mean of `streams` for one more draw.
 
-    It holds for all of `cells` at once with a chance of 1 - LEVEL (Bonferroni). `printed`, half of
-    the published last digit, is added.
+    It covers all of `cells` at once with probability 1 - LEVEL (Bonferroni). `printed`, half a unit
+    of the last published digit, is added.
     """
     from scipy.stats import t
 
@@ -71,10 +72,10 @@ def one_draw(
     simulated: Sequence[Sequence[float]],
     printed: float = PRINTED,
 ) -> Draw:
-    """published: the free cells, by name; simulated: a row a stream with the same cells;
-    printed: half of the published last digit.
+    """Test whether the published cells are plausible as one more simulated stream.
 
-    Needs more streams than cells.
+    published: the free cells by name. simulated: a row per stream with the same cells. printed:
+    half a unit of the last published digit. There must be more streams than cells.
     """
     from scipy.stats import f
 
@@ -99,8 +100,8 @@ def one_draw(
 def _squared(
     of: NDArray[np.float64], places: NDArray[np.float64], printed: float
 ) -> NDArray[np.float64]:
-    """Mahalanobis' squared distance of each place from the mean of `of`, by its covariance and the
-    variance of the print's rounding.
+    """Squared Mahalanobis distance of each place from the mean of `of`, with the covariance of `of`
+    plus the variance of rounding in print.
     """
     covariance = np.atleast_2d(np.cov(of.T)) + np.eye(of.shape[1]) * printed**2 / 3
     off = places - of.mean(axis=0)

@@ -1,7 +1,8 @@
-"""The page of published figures: the paper's figure 2, ours, today's, and every check.
+"""The HTML page of `kvsim validate paper`: figure 2 as published, simulated, and for today's
+servers, and every check.
 
-Bars are plain HTML boxes: the page is a few kilobytes, loads nothing, and its one script makes it
-light or dark.
+Bars are plain HTML boxes. The page is a few kilobytes and loads nothing; its only script switches
+between light and dark.
 """
 
 from statistics import fmean
@@ -24,7 +25,7 @@ _CELL_CLASSES = dict(
 
 
 class Box(NamedTuple):
-    """A segment of a bar, in per cent of its length."""
+    """A segment of a bar, with its width in percent."""
 
     name: str
     per_cent: float
@@ -33,12 +34,12 @@ class Box(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The box's number, if there is room."""
+        """The segment's number, if there is space for it."""
         return f"{self.per_cent:.1f}" if self.per_cent >= LEAST_LABELLED else ""
 
 
 class Bar(NamedTuple):
-    """A named row of boxes; note: text at its end."""
+    """A named row of segments. note: text at its right end."""
 
     name: str
     boxes: tuple[Box, ...]
@@ -54,7 +55,7 @@ class Chart(NamedTuple):
 
 
 def make_page(found: PaperFindings, today: dict[str, Means]) -> str:
-    """The page as HTML. today: `evidence.paper.today.simulate`."""
+    """The page as HTML. today: the result of `evidence.paper.today.simulate`."""
     return rendered(
         "paper.html",
         "evidence.paper",

@@ -1,8 +1,9 @@
-"""Section 6.2: the request rate a system sustains at a given latency, and the ratios of these.
+"""Section 6.2: the request rate that a system sustains at a given latency, and ratios of such
+rates.
 
-Latency is normalised: the mean over requests of end-to-end time over output tokens. A rate is
-sustained if that stays below LATENCY_S over a stream of DURATION_S. The paper's ranges span its
-models; OPT-13B is one of them.
+Latency is normalised: the mean over requests of end-to-end time / output tokens. A rate is
+sustained if this is below LATENCY_S over a stream of DURATION_S. The paper's ranges are over
+several models, of which OPT-13B is one.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ PRECISION = 1.03
 
 
 def checks(setting: Setting) -> Iterator[Check]:
-    """How much more vLLM sustains than Orca, on average over a few streams."""
+    """Checks of how much higher vLLM's rate is than Orca's, averaged over a few streams."""
     seeds = range(setting.seed, setting.seed + setting.few)
     rates = {
         name: [sustained(setting.sharegpt, name, seed) for seed in seeds]
@@ -38,7 +39,7 @@ def checks(setting: Setting) -> Iterator[Check]:
 
 
 def sustained(lengths: Sampler, system: str, seed: int) -> float:
-    """Requests/s at which the normalised latency reaches LATENCY_S, to a factor of PRECISION."""
+    """Requests/s at which normalised latency reaches LATENCY_S, within a factor of PRECISION."""
     low, high = SEARCHED_PER_S
     while high / low > PRECISION:
         middle = sqrt(low * high)
@@ -50,7 +51,9 @@ def sustained(lengths: Sampler, system: str, seed: int) -> float:
 
 
 def latency_s(lengths: Sampler, system: str, rate_per_s: float, seed: int) -> float:
-    """Mean over requests of seconds from arrival to end, per output token."""
+    """Normalised latency at this rate: mean over requests of seconds from arrival to end / output
+    tokens.
+    """
     requests = stream(lengths, rate_per_s, DURATION_S, seed)
     (run,) = kvsim.simulate({**EXPERIMENT, **SYSTEMS[system]}, requests).runs
     done = run.requests.loc[run.requests["status"] == "finished"]

@@ -1,4 +1,4 @@
-"""Each free cell as a strip: a dot a stream, a line for the paper."""
+"""Strip plots of the free cells: a dot per simulated stream, and a line for the paper's value."""
 
 from collections.abc import Sequence
 from statistics import fmean, stdev
@@ -11,7 +11,7 @@ REACH = 4.0  # standard deviations from the middle of a strip to its end
 
 
 class Strip(NamedTuple):
-    """name, note: at its ends. dots, paper: places from 0 to 100 along it."""
+    """One strip plot. name, note: texts at its ends. dots, paper: positions from 0 to 100."""
 
     name: str
     dots: tuple[float, ...]
@@ -20,7 +20,7 @@ class Strip(NamedTuple):
 
 
 def strips(found: PaperFindings) -> list[Strip]:
-    """Figure 2's free cells, then figure 13's."""
+    """Strip plots of the free cells of figure 2, then of figure 13."""
     published, rows = figure_2.free_cells(found.figure_2)
     made = [
         strip(name, value, cell)
@@ -33,7 +33,7 @@ def strips(found: PaperFindings) -> list[Strip]:
 
 
 def strip(name: str, published: float, simulated: Sequence[float]) -> Strip:
-    """The streams' mean in the middle."""
+    """A strip plot with the streams' mean in the centre."""
     mean, spread = fmean(simulated), stdev(simulated)
 
     def place(value: float) -> float:

@@ -1,4 +1,4 @@
-"""The checks as markdown."""
+"""The checks as Markdown tables."""
 
 from evidence.paper.check import Check
 from evidence.paper.findings import PaperFindings
@@ -6,7 +6,7 @@ from evidence.paper.one_draw import LEVEL
 
 
 def markdown(found: PaperFindings) -> str:
-    """Two tables: what is held, and what is only reported."""
+    """Two tables: checks with a tolerance, and figures that are only reported."""
     missed = sum(not check.ok for check in found.held)
     verdict = "all within tolerance" if not missed else f"{missed} outside tolerance"
     lines = [
@@ -31,7 +31,7 @@ def markdown(found: PaperFindings) -> str:
 
 
 def streams_csv(found: PaperFindings) -> str:
-    """Every stream of figures 2 and 13 by itself: what the means and spreads are made of."""
+    """CSV with the cells of every stream of figures 2 and 13, from which means follow."""
     lines = ["figure,system,seed,token_states,reservation,internal,external_and_others,running"]
     for figure, runs in (("2", found.figure_2), ("13", found.figure_13)):
         for name, means in runs.items():

@@ -1,6 +1,7 @@
-"""Figure 2 for today: Llama-3-8B on one H200, chunked prefill, blocks of 16, ShareGPT's lengths.
+"""Figure 2 for a current server: Llama-3-8B on an H200, chunked prefill, blocks of 16, ShareGPT
+lengths.
 
-Step times are the roofline's; more requests come than any of the systems serves.
+Step times are the roofline's; the load is above what any of the systems can serve.
 """
 
 from typing import Any
@@ -29,7 +30,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 
 
 def simulate(setting: Setting) -> dict[str, Means]:
-    """Every system under the same stream."""
+    """Simulate every system under the same stream."""
     found = {}
     for name, allocator in SYSTEMS.items():
         tables = {**BASE, "allocator": [allocator]}

@@ -1,7 +1,7 @@
-"""vAttention's page groups: a request's waste at worst, and its effect on the batch.
+"""vAttention's page groups: largest waste per request, and the effect on the batch size.
 
-Each layer's keys, and its values, grow on every GPU by one group of pages at a time. So the last
-group of 2 * layers tensors may hold a single token.
+On every GPU, each layer's keys and each layer's values grow by one page group at a time. So the
+last group of 2 * layers tensors may hold a single token.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ REFERENCE = "yi-6b"
 
 
 def checks() -> Iterator[Check]:
-    """The table, exactly; the batches, reported."""
+    """Checks of the paper's table, exactly; batch sizes are only reported."""
     for page, (least, most) in WORST_MIB.items():
         wasted = [worst_bytes(name, page) / MIB for name in GPUS]
         size = f"{page // KIB} KiB"
@@ -48,18 +48,18 @@ def checks() -> Iterator[Check]:
 
 
 def worst_bytes(name: str, page: int) -> int:
-    """Bytes of groups that hold one token each, over all tensors and GPUs."""
+    """Bytes of page groups that hold one token each, over all tensors and GPUs."""
     return 2 * len(named_model(name).layers) * page * GPUS[name]
 
 
 def token_bytes(name: str) -> int:
-    """KV bytes of one token, all GPUs together, 16 bits a value."""
+    """KV bytes of one token on all GPUs together, at 16 bits per value."""
     return named_model(name).kv_layout().bytes_per_token
 
 
 def mean_tokens(name: str) -> float:
-    """Tokens a request holds on average, so that both of the model's batches fill the same pool,
-    each request wasting half of its worst.
+    """Mean tokens per request at which both batch sizes that the paper gives fill the same pool.
+    Each request wastes half of its worst case.
     """
     small, large = LARGEST_BATCH[name]
     spare = large * worst_bytes(name, LARGE) - small * worst_bytes(name, SMALL)

@@ -1,4 +1,4 @@
-"""Means over the steps that start within a window of time, exact at both edges."""
+"""Means over the steps that start within a window of time, exact at both ends."""
 
 from kvsim.memory.ledger import CLASSES, Course, Usage
 from kvsim.memory.parts import NO_PARTS, Parts
@@ -9,14 +9,14 @@ from kvsim.results.series import SERIES_COLUMNS
 
 
 class WindowRecorder(Recorder):
-    """A recorder with sums of the window in addition to those of the whole run.
+    """A recorder that also sums over the steps in a window of time.
 
-    start_ps, end_ps: edges of the window; steps that start at start_ps <= t <= end_ps count, each
-    with weight one.
-    Runs of steps must not cross an edge: the caller cuts them there (`Engine.cut`).
+    start_ps, end_ps: ends of the window. A step counts with weight one if it starts at start_ps <=
+    t <= end_ps. A run of several steps must not cross an end: the caller cuts it there
+    (`Engine.cut`).
 
     window_steps: number of steps that count. window_rows: rows of the series, from the first to the
-    last. window_running: sequences running * steps.
+    last. window_running: sum of running sequences over the steps.
     """
 
     def __init__(self, capacity_bytes: int, start_ps: int, end_ps: int) -> None:
@@ -28,12 +28,12 @@ class WindowRecorder(Recorder):
 
     @property
     def closed(self) -> bool:
-        """Whether every step of the window has been booked."""
+        """Whether every step of the window has been recorded."""
         return self.booked_ps > self.last_ps
 
     @property
     def booked_ps(self) -> int:
-        """The end of what has been booked."""
+        """End time of the steps recorded so far."""
         return self.series[-len(SERIES_COLUMNS) + 1] if self.series else 0
 
     def interval(
@@ -73,12 +73,12 @@ class WindowRecorder(Recorder):
             self.window_rows = first, self.num_rows
 
     def shares(self) -> dict[str, float]:
-        """Each class's share of the capacity, the mean over the window's steps (at least one)."""
+        """Mean share of the capacity by ledger class, over the window's steps (at least one)."""
         whole = self.capacity_bytes * self.window_steps
         begun, ended = map(self.step_sum_before, self.window_rows)
         sums = [end - begin for begin, end in zip(begun, ended, strict=True)]
         return {name: ratio(total, whole) for name, total in zip(CLASSES, sums, strict=True)}
 
     def running_mean(self) -> float:
-        """Sequences running, the mean over the window's steps (at least one)."""
+        """Mean number of running sequences over the window's steps (at least one)."""
         return ratio(self.window_running, self.window_steps)

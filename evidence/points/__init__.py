@@ -1,1 +1,1 @@
-"""Step-time constants from measured points: they ship with kvsim, and are fitted on one half."""
+"""Measured serving points: simulate each, and fit the step-time constants on one half of them."""

@@ -1,7 +1,7 @@
-"""A disaggregated row as a scenario: each kind of server as its own labels say, one stream.
+"""A disaggregated row as a scenario: prefill and decode servers by their own labels, one stream.
 
-The servers have the defaults of their engines where the labels do not say otherwise, and a port of
-400 Gb/s a GPU. The clients are those of the whole deployment.
+If the labels do not say otherwise, servers have their engine's defaults, and each GPU has a port of
+400 Gb/s. The number of clients is that of the whole deployment.
 """
 
 from typing import Any, NamedTuple
@@ -15,9 +15,10 @@ KEPT_FLAGS = ("kv_cache_dtype",)
 
 
 class RowsApart(NamedTuple):
-    """A disaggregated row as one row for each kind of server, with the clients of all of them.
+    """A disaggregated row split into one row per kind of server, with the clients of the
+    deployment.
 
-    num_prefill, num_decode: how many servers of each kind.
+    num_prefill, num_decode: number of servers of each kind.
     """
 
     prefill: Point
@@ -27,7 +28,7 @@ class RowsApart(NamedTuple):
 
 
 def side_rows(row: Point) -> RowsApart:
-    """The row's servers of both kinds; InputError for a row without them."""
+    """The row's prefill and decode servers; InputError for a row that does not describe both."""
     if row.prefill is None or row.decode is None:
         raise InputError("a disaggregated row names the servers of both kinds",
                          where="mode", value=row.mode,
@@ -51,8 +52,8 @@ def side_rows(row: Point) -> RowsApart:
 
 
 def both(rows: RowsApart, prefill: dict[str, Any], decode: dict[str, Any]) -> dict[str, Any]:
-    """The scenario of both kinds, from that of each alone. vLLM's connectors are simulated as its
-    newest version has them, whichever ran.
+    """The scenario with prefill and decode servers, from the scenario of each. vLLM's connectors
+    are simulated as in its newest version, whichever version ran.
     """
     for each in (prefill, decode):
         each["scheduler"].pop("semantics", None)

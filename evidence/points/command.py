@@ -1,4 +1,4 @@
-"""`kvsim validate points FILE.csv`: measured serving points, each simulated."""
+"""`kvsim validate points FILE.csv`: simulate measured serving points, and report the errors."""
 
 import json
 from enum import StrEnum
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Part(StrEnum):
-    """The rows to use: those to fit on, those to judge by, or all."""
+    """The rows to use: the half for fitting, the half for judging, or all."""
 
     fit = "fit"
     judge = "judge"

@@ -1,4 +1,4 @@
-"""PointErrors of many points in a few numbers: in all, and by each property of points."""
+"""Errors of many points as a few numbers: of all points, and by each property of the points."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,8 +13,8 @@ LATENCIES = ("ttft", "tpot")
 
 
 class PointErrors(NamedTuple):
-    """Errors simulated / measured - 1 over n points: median_abs and mean_abs of its size, bias: its
-    median, p90_abs: nine in ten are below it.
+    """Errors simulated / measured - 1 of n points. median_abs, mean_abs: of |error|. bias: median
+    error. p90_abs: 90th percentile of |error|.
     """
 
     n: int
@@ -25,7 +25,7 @@ class PointErrors(NamedTuple):
 
     @classmethod
     def of(cls, errors: Sequence[float]) -> "PointErrors | None":
-        """Summarise errors; None if there are none."""
+        """Summarise errors; None for an empty sequence."""
         if not errors:
             return None
         sizes = np.abs(errors)
@@ -39,9 +39,10 @@ class PointErrors(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Totals of one group of points.
+    """Errors of one group of points.
 
-    rows: all of them; ran: those with an answer. tool: name of the tool.
+    rows: number of points. ran: number of points with an answer. tool: name of the tool; "" for
+    kvsim.
     """
 
     group: str
@@ -53,7 +54,7 @@ class Totals(NamedTuple):
 
 
 def regime(outcome: PointOutcome) -> str:
-    """The dominant part of the point's time, and a class of batch size."""
+    """Name of a point's regime: the part that dominates its time, and a class of batch size."""
     row = outcome.row
     copies = split_of(row).copies
     clients = row.clients(copies) / copies
@@ -72,7 +73,7 @@ GROUPINGS: dict[str, Callable[[PointOutcome], str]] = {
 
 
 def totals(outcomes: Sequence[PointOutcome], group: str = "all", tool: str = "") -> Totals:
-    """The errors of these points, by kvsim ("") or another tool's estimates."""
+    """The errors of these points, by kvsim (tool "") or by another tool's estimates."""
     errors = [each for outcome in outcomes if (each := outcome.errors(tool)) is not None]
     return Totals(
         group,
@@ -85,7 +86,7 @@ def totals(outcomes: Sequence[PointOutcome], group: str = "all", tool: str = "")
 
 
 def grouped(outcomes: Sequence[PointOutcome], by: str) -> list[Totals]:
-    """One a group, the largest first."""
+    """Errors by group, the largest group first."""
     found: dict[str, list[PointOutcome]] = {}
     for outcome in outcomes:
         found.setdefault(GROUPINGS[by](outcome), []).append(outcome)
@@ -94,7 +95,7 @@ def grouped(outcomes: Sequence[PointOutcome], by: str) -> list[Totals]:
 
 
 def beside(outcomes: Sequence[PointOutcome]) -> list[Totals]:
-    """PointErrors of kvsim and of every other tool, two by two, on the points that both answer."""
+    """Errors of kvsim and of each other tool, in pairs, over the points that both answer."""
     found = []
     for tool in dict.fromkeys(name for outcome in outcomes for name in outcome.row.estimates):
         both = [each for each in outcomes if each.simulated and tool in each.row.estimates]
@@ -103,7 +104,7 @@ def beside(outcomes: Sequence[PointOutcome]) -> list[Totals]:
 
 
 def refusals(outcomes: Sequence[PointOutcome]) -> list[tuple[str, int]]:
-    """Reasons and how many rows each refused, the commonest first."""
+    """(reason, number of rows) for each reason of refusal, the most frequent first."""
     counts: dict[str, int] = {}
     for outcome in outcomes:
         if outcome.refused:

@@ -1,10 +1,10 @@
-"""TPOT of a closed loop in closed form: what a fit can ask thousands of times.
+"""Closed-form TPOT of a closed loop, cheap enough for a fit that evaluates it thousands of times.
 
-A client decodes OSL steps among the others; meanwhile each of them has one prompt computed. So the
-mean TPOT is the decode step at the mean context, and the (clients - 1) / OSL prompts that fall on
-one step. If all answers have one length and prompts are computed in steps of their own (SGLang
-without mixed chunks), all clients end and begin together. A client waits for the batches of prompts
-after its own, half of them in the mean.
+A client decodes OSL tokens in a batch with the others. Meanwhile each other client has one prompt
+computed. So the mean TPOT is the decode step at the mean context, plus (clients - 1) / OSL prompts
+per step. If all outputs have one length and prompts run in steps without decodes (SGLang without
+mixed chunks), all clients begin and end together. A client then waits for the batches of prompts
+after its own, on average half of them.
 """
 
 import sys
@@ -32,10 +32,11 @@ PS_PER_MS = 1e9
 class Estimate:
     """Estimate for one point, times in ms.
 
-    kernels_ms: TPOT by kernels alone. prompts: computed by others for each token of one. layers: of
-    the model. experts: layers of experts, divided by the GPUs that share them. shared: 1 where
-    several GPUs share a layer's attention, else 0. overlapped: whether a step is scheduled while
-    the last one runs. kind, method, device, engine, version: as host.json has them.
+    kernels_ms: TPOT by kernels alone. prompts: prompts of other clients computed per token of one
+    client. layers: number of the model's layers. experts: number of MoE layers, divided by the GPUs
+    that share them. shared: 1 if several GPUs share a layer's attention, else 0. overlapped:
+    whether a step is scheduled while the last one runs. kind, method, device, engine, version: as
+    in host.json.
     """
 
     point: Point
@@ -54,7 +55,7 @@ class Estimate:
 
     @property
     def labels(self) -> dict[str, str | int]:
-        """Names in the entries of host.json."""
+        """The point's labels, under the names that entries of host.json use."""
         return {name: getattr(self, name) for name in LABELS}
 
     def tpot_ms(self, entry: Mapping[str, Any]) -> float:
@@ -66,13 +67,15 @@ class Estimate:
 
 
 class Estimator:
-    """Keeps the step times of servers that several points share."""
+    """Caches the step times of servers that several points share."""
 
     def __init__(self) -> None:
         self._forms: dict[str, tuple[KernelSteps, Model]] = {}
 
     def of(self, point: Point) -> Estimate:
-        """InputError where the point is refused, or its kernels were not measured."""
+        """The estimate for a point; InputError if the point is refused or its kernels are not
+        measured.
+        """
         ready = prepare(point, "kernels")
         form, model = self._form(ready.table)
         load, scheduler = ready.table["workload"], ready.table["scheduler"]
@@ -141,7 +144,7 @@ class Estimator:
 
 
 def estimates(path: Path) -> list[Estimate]:
-    """Estimates for the table's fitting half; what is left out is written to stderr."""
+    """Estimates for the fitting half of a table; points left out are listed on stderr."""
     estimator, points = Estimator(), []
     for point in read_points(path):
         if point.half != "fit" or point.mode != "agg" or point.backend not in ENGINES:

@@ -13,7 +13,7 @@ from kvsim.step_time.kernels.expected import EXPECTED_FILE
 
 
 def main(points: Path) -> None:
-    """Keep the median and mean errors."""
+    """Write the median and mean errors to expected.json."""
     found = json.loads(points.read_text("utf-8"))
     written = json.loads(EXPECTED_FILE.read_text("utf-8"))
     written["source"] = f"{found['file']}, half {found['half']}: {found['all']['ran']} points"

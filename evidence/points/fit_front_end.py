@@ -26,7 +26,7 @@ LEAST = 8  # points of an engine and architecture
 
 
 def fitted(outcomes: Sequence[PointOutcome]) -> dict[str, float]:
-    """The constants of these points, in ms, and the error that is left."""
+    """The constants fitted to these points, in ms, and the remaining error."""
     measured = np.array([each.row.silicon_ttft_ms for each in outcomes])
     parts, without = [], []
     for each in outcomes:
@@ -53,7 +53,7 @@ def fitted(outcomes: Sequence[PointOutcome]) -> dict[str, float]:
 
 
 def main(path: Path, every: int) -> None:
-    """Put the front ends into host.json."""
+    """Fit the front ends, and write them to host.json."""
     rows = [
         row
         for row in read_points(path)

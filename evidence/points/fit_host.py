@@ -45,9 +45,11 @@ LEVELS: tuple[tuple[Names, int], ...] = (
 
 
 def fitted(points: Sequence[Estimate], weights: Sequence[float], own: bool) -> dict[str, float]:
-    """The constants of these points, in us, and the median and mean error that is left. Where all
-    models have as many layers, nothing tells a step's constant from its layers', and it is theirs.
-    own: whether the points are of one architecture and kind of weights.
+    """The constants fitted to these points, in us, and the median and mean remaining error.
+
+    own: whether the points are of one architecture and kind of weights. If all models have equally
+    many layers, the constant per step cannot be distinguished from the one per layer, and is
+    included in it.
     """
     measured = np.array([each.point.silicon_tpot_ms for each in points])
     kernels = np.array([each.kernels_ms for each in points])
@@ -89,8 +91,8 @@ def entries(
     levels: Sequence[tuple[Names, int]] = LEVELS,
     like: Sequence[Estimate] | None = None,
 ) -> list[dict[str, object]]:
-    """One of every level and group that has points enough. like: only those that one of these
-    could take.
+    """An entry of host.json for every level and group with enough points. like: fit only entries
+    that one of these points could use.
     """
     found: list[dict[str, object]] = []
     for fields, least in levels:
@@ -122,7 +124,7 @@ def _key(each: Estimate, fields: Sequence[str]) -> Key:
 
 
 def main(path: Path, out: Path) -> None:
-    """Write the entries that the table's fitting half gives."""
+    """Fit all entries on the table's fitting half, and write them."""
     points = estimates(path)
     source = (
         "TPOT of closed loops that InferenceX (github.com/SemiAnalysisAI/InferenceX) and the "

@@ -53,7 +53,7 @@ Constants = Mapping[str, float]
 
 
 class Component(NamedTuple):
-    """A row, see above; times in ms."""
+    """A row of COMPONENTS.csv (see above); times in ms."""
 
     source: str
     server: str
@@ -70,7 +70,9 @@ class Component(NamedTuple):
     measured_ms: float
 
     def parts(self) -> dict[str, float]:
-        """Multipliers of each constant, in thousands."""
+        """The factor of each constant in this row, divided by 1,000 (constants are in us, times in
+        ms).
+        """
         dense = self.layers - self.expert_layers
         between = self.engine == "vllm" and version_key(self.version) < version_key(ASYNC)
         each = {
@@ -86,14 +88,14 @@ class Component(NamedTuple):
         return {name: value / 1000 for name, value in each.items()}
 
     def ms(self, constants: Constants) -> float:
-        """Simulated time in ms."""
+        """Simulated time in ms with these constants."""
         return self.kernels_ms + sum(
             constants.get(name, 0.0) * part for name, part in self.parts().items()
         )
 
 
 def read(path: Path) -> list[Component]:
-    """The rows of a file."""
+    """All rows of the file."""
     with path.open(encoding="utf-8", newline="") as file:
         return [
             Component(
@@ -116,7 +118,9 @@ def read(path: Path) -> list[Component]:
 
 
 def weights(rows: Sequence[Component]) -> Floats:
-    """Weight of each row: each server the same, no source more than MOST_SERVERS of them."""
+    """(rows,) weight of each row: every server counts equally, no source for more than
+    MOST_SERVERS.
+    """
     servers = Counter((row.source, row.server) for row in rows)
     of_source = Counter(source for source, _ in servers)
     found: Floats = np.array([
@@ -127,7 +131,7 @@ def weights(rows: Sequence[Component]) -> Floats:
 
 
 def fitted(rows: Sequence[Component]) -> dict[str, float]:
-    """The constants of these rows, in us."""
+    """The constants fitted to these rows, in us."""
     names = [name for name in USUAL if any(row.parts()[name] for row in rows)]
     parts = np.array([[row.parts()[name] for name in names] for row in rows])
     kernels = np.array([row.kernels_ms for row in rows])
@@ -145,7 +149,7 @@ def fitted(rows: Sequence[Component]) -> dict[str, float]:
 
 
 def left_out(rows: Sequence[Component]) -> list[tuple[Component, float]]:
-    """Every row with measured / simulated by the constants of all other sources."""
+    """Every row with measured / simulated, by the constants fitted on all other sources."""
     servers = defaultdict(set)
     for row in rows:
         servers[row.source].add(row.server)
@@ -160,7 +164,7 @@ def left_out(rows: Sequence[Component]) -> list[tuple[Component, float]]:
 
 
 def quantile(found: Iterable[tuple[Component, float]], part: float) -> float:
-    """Quantile of measured / simulated, each source with the same weight."""
+    """Quantile `part` of measured / simulated, where each source has the same weight."""
     ordered = sorted(found, key=lambda each: each[1])
     sizes = Counter(row.source for row, _ in ordered)
     upto = np.cumsum([1 / sizes[row.source] for row, _ in ordered])
@@ -168,7 +172,7 @@ def quantile(found: Iterable[tuple[Component, float]], part: float) -> float:
 
 
 def main(path: Path, *, keep: bool) -> None:
-    """Print the constants and what leaving out says; keep: write them."""
+    """Print the constants and the errors with each source left out. keep: write the constants."""
     rows = read(path)
     tabled = json.loads(HOST_FILE.read_text("utf-8"))
     every = []

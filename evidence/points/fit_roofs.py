@@ -48,7 +48,7 @@ Demands = dict[tuple[str, str, str], dict[str, Demand]]  # by engine, kind, dtyp
 
 
 class DemandRecorder(FittedRoofs):
-    """Keeps what a kernel moves and computes."""
+    """Records the bytes and FLOP of each kernel that is timed."""
 
     def _seconds(self, moved_bytes: float, flops: float) -> float:
         peak = self.device.flops(16 if self.plain else 8)
@@ -60,7 +60,7 @@ kept: list[tuple[float, float]] = []
 
 
 def main() -> None:
-    """Write the constants, the errors of devices left out, and what they were fitted on."""
+    """Write the constants, the errors with each device left out, and the fitted data's facts."""
     found: dict[str, Any] = {"source": "calibration/kernels/*.npz (NOTICE), fitted by "
                              "evidence/points/fit_roofs.py", "left_out": {}}  # fmt: skip
     links, demands = _link_times(), {}
@@ -137,7 +137,9 @@ def _roofs(demands: Demands, left_out: str = "") -> list[dict[str, Any]]:
 
 
 def _constants(seen: Sequence[Demand]) -> list[float]:
-    """The start in us, the shares of the peaks, and the sharpness of the knee."""
+    """Fit the launch time in us, the shares of peak bandwidth and FLOP/s, and the sharpness of the
+    knee.
+    """
     rows = np.concatenate(seen)
     weights = np.concatenate([np.full(len(each), len(each) ** -0.5) for each in seen])
     moving, computing, us = rows.T
@@ -161,7 +163,9 @@ Links = list[tuple[str, int, int, float, float]]
 
 
 def _link_times() -> Links:
-    """Device, its link's class, GPUs, latency in us, and the share of the link's rate."""
+    """Per device: class of its link, number of GPUs, latency in us, and share of the link's
+    bandwidth.
+    """
     found = []
     for path in sorted(FOLDER.glob(f"*-vllm{SUFFIX}")):
         device = named_device(path.stem.removesuffix("-vllm"))
@@ -178,7 +182,7 @@ def _link_times() -> Links:
 
 
 def _links(times: Links, left_out: str = "") -> list[dict[str, float]]:
-    """Geometric means by class of link and GPUs."""
+    """Geometric means of latency and share, by class of link and number of GPUs."""
     groups: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for device, least, gpus, latency, share in times:
         if device != left_out:

@@ -1,11 +1,12 @@
-"""vLLM's host times of an architecture without constants for its weights or layers.
+"""vLLM's host times for an architecture without constants for its weights or layers.
 
-TPOT = kernels + step + layer of the architecture * layers + sequence * clients. The time of a
-sequence has two values. In one a step is scheduled while the last one runs. This is the default of
-vllm serve since ASYNC and a flag of benchmarks before. In the other it is scheduled between the
-steps. It follows from the same server with more clients, since all other parts of a step are the
-same. It is the median of these differences, each weighted by its size in TPOT, and each server by
-its number of them as in fit_host. The times of a step and of layers are then fitted to all points.
+TPOT = kernels + step + layer of the architecture * layers + sequence * clients. The time per
+sequence has two values. One applies if a step is scheduled while the last one runs, the default of
+vllm serve since ASYNC and a flag of benchmarks before. The other applies if a step is scheduled
+between steps. The time per sequence follows from points of one server with different numbers of
+clients, since all other parts of a step are equal. It is the median of these differences, each
+weighted by its size in TPOT, and each server by its number of differences as in fit_host. The times
+per step and per layer are then fitted to all points.
 
 Points with kernels alone slower than MOST times the measurement have no information on the host.
 They are left out (gpt-oss with 512 clients under 0.11: the server ran fewer at once).
@@ -37,8 +38,8 @@ Server = tuple[str | int, ...]
 class MoreClients(NamedTuple):
     """Two points of a server with different numbers of clients.
 
-    client_us: time of one more client outside the kernels; share: of the second TPOT, a microsecond
-    of it.
+    client_us: time per additional client outside the kernels. share: share of the second TPOT that
+    one microsecond per client makes up.
     """
 
     server: Server
@@ -48,12 +49,14 @@ class MoreClients(NamedTuple):
 
 
 def server(each: Estimate) -> Server:
-    """Common properties of one server's points, on any number of GPUs and of any lengths."""
+    """Key of a server: the properties that all of its points share, whatever their GPUs and
+    lengths.
+    """
     return each.version, each.kind, each.layers, each.method, each.device
 
 
 def telling(points: Sequence[Estimate]) -> list[Estimate]:
-    """The points with information on ENGINE's host, of architectures with points enough."""
+    """The points that have information on ENGINE's host, of architectures with enough points."""
     told = [
         each
         for each in points
@@ -64,7 +67,7 @@ def telling(points: Sequence[Estimate]) -> list[Estimate]:
 
 
 def differences(points: Sequence[Estimate]) -> list[MoreClients]:
-    """Between each number of clients and the next one, all else equal."""
+    """Pairs of points with successive numbers of clients and everything else equal."""
     groups: dict[tuple[object, ...], list[Estimate]] = {}
     for each in points:
         gpus = each.point.tp_size, each.experts, each.overlapped
@@ -82,7 +85,7 @@ def differences(points: Sequence[Estimate]) -> list[MoreClients]:
 
 
 def quantile(found: Iterable[MoreClients], part: float) -> float:
-    """Quantile of the time of one more client, in us."""
+    """Weighted quantile `part` of the time per additional client, in us."""
     ordered = sorted(found, key=lambda each: each.client_us)
     sizes = Counter(each.server for each in ordered)
     weights = np.cumsum([each.share / max(LEAST, sizes[each.server]) for each in ordered])
@@ -90,7 +93,7 @@ def quantile(found: Iterable[MoreClients], part: float) -> float:
 
 
 def sequence_entries(points: Sequence[Estimate]) -> list[Entry]:
-    """Two of every architecture: of any version, and of those before ASYNC."""
+    """Two entries of host.json per architecture: for any version, and for those before ASYNC."""
     told = telling(points)
     found = differences(told)
     us = {}
@@ -139,12 +142,12 @@ def sequence_entries(points: Sequence[Estimate]) -> list[Entry]:
 
 
 def _host_ms(each: Estimate) -> float:
-    """The measured time outside the kernels."""
+    """The measured time outside the kernels, in ms."""
     return each.point.silicon_tpot_ms - each.kernels_ms
 
 
 def main(path: Path) -> None:
-    """Print what a client more takes, by server and by how it schedules."""
+    """Print the time per additional client, by server and by how it schedules."""
     found = differences(telling(estimates(path)))
     for overlapped in (True, False):
         sys.stdout.write(f"scheduled {'during' if overlapped else 'between'} steps\n")

@@ -1,4 +1,4 @@
-"""calibration/kernels/host.json, an entry a line."""
+"""Writes calibration/kernels/host.json with one entry per line."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def write(table: Mapping[str, Any], out: Path) -> None:
-    """The source, then lists of entries under their names."""
+    """Write the table: its source, then lists of entries by name."""
     parts = [f'"source": {json.dumps(table["source"])}']
     for name, entries in table.items():
         if name != "source":

@@ -1,10 +1,10 @@
-"""Split of a row's model over GPUs, corrected for wrong labels.
+"""How a row's model is split over GPUs, corrected for wrong labels.
 
-Two labels of AISimulate's accuracy set count GPUs twice, where experts are split by whole experts
-over the GPUs of one tensor parallel group. InferenceX lists `tp: 4, ep: 4` for four GPUs (configs
-of SemiAnalysisAI/InferenceX at 66c28d9). The table has it as tp 16 with experts 4 x 4. Or it has tp
-4 with 4 copies of the attention and experts over 16. The same measurement is in the table under
-either label and under the right one, equal to the last digit.
+Two labels of AISimulate's accuracy set count GPUs twice, if whole experts are distributed over the
+GPUs of one tensor-parallel group. InferenceX lists `tp: 4, ep: 4` for four GPUs (configs of
+SemiAnalysisAI/InferenceX at 66c28d9). The table has it as tp 16 with experts 4 x 4, or as tp 4 with
+4 attention copies and experts over 16. The same measurement is in the table under each wrong label
+and under the right one, equal to the last digit.
 """
 
 from typing import NamedTuple
@@ -13,9 +13,11 @@ from evidence.points.rows import Point
 
 
 class Split(NamedTuple):
-    """tensor_parallel: GPUs that share an attention layer. copies: of the attention layers, each
-    with requests of its own. whole_experts: experts are dealt out whole, over all GPUs. relabelled:
-    the labels said otherwise.
+    """How a model is split over GPUs.
+
+    tensor_parallel: GPUs that share an attention layer. copies: data-parallel copies of the
+    attention layers. whole_experts: whether whole experts are distributed over all GPUs (expert
+    parallelism). relabelled: whether the row's labels were corrected.
     """
 
     tensor_parallel: int
@@ -25,7 +27,7 @@ class Split(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """GPUs of the server."""
+        """Number of GPUs of the server."""
         return self.tensor_parallel * self.copies
 
     def __str__(self) -> str:
@@ -34,14 +36,14 @@ class Split(NamedTuple):
 
 
 def named_split(row: Point) -> str:
-    """The split in words: of a disaggregated row that of each kind of server, and how many."""
+    """The split as text; for a disaggregated row, the split and number of each kind of server."""
     if row.prefill is None or row.decode is None:
         return str(split_of(row))
     return f"{row.prefill} + {row.decode}"
 
 
 def split_of(row: Point) -> Split:
-    """The actual split of a row."""
+    """The row's split, with wrong labels corrected."""
     tp, copies = row.tp_size, row.attention_dp_size
     parts, whole = row.moe_tp_size, row.moe_ep_size
     if parts == whole > 1 and tp == parts * whole:

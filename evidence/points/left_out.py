@@ -1,11 +1,11 @@
-"""The error where the host's part is borrowed: of each served group by the entries of all others.
+"""Errors of borrowed host times: each group of points timed by the entries of all other groups.
 
     python -m evidence.points.left_out FILE.csv
 
-Writes "left_out" in calibration/kernels/expected.json, from the fitting half of a table of measured
-points. It is the median and mean size of TPOT's error by the closed form of the fit. "device" is
-over the points of every engine's architecture on a device, with entries of other devices. "model"
-is over those of every engine's architecture, with entries of other architectures.
+Writes "left_out" in calibration/kernels/expected.json: the median and mean |error| of TPOT by the
+closed form of the fit. The points are the fitting half of a table. "device" leaves out one device
+at a time, for each engine and architecture. "model" leaves out one architecture at a time, for each
+engine.
 """
 
 import json
@@ -22,7 +22,9 @@ LEFT_OUT = {"device": ("engine", "kind", "device"), "model": ("engine", "kind")}
 
 
 def left_out(points: list[Estimate], fields: tuple[str, ...]) -> list[float]:
-    """Sizes of the errors of all points, each group of equal fields by the others' entries."""
+    """|error| of all points, where each group with equal `fields` is timed by the entries of the
+    others.
+    """
     groups: dict[tuple[str, ...], list[Estimate]] = {}
     for each in points:
         groups.setdefault(tuple(getattr(each, name) for name in fields), []).append(each)
@@ -41,7 +43,7 @@ def left_out(points: list[Estimate], fields: tuple[str, ...]) -> list[float]:
 
 
 def main(path: Path) -> None:
-    """Keep the median and mean."""
+    """Write the median and mean errors to expected.json."""
     points = estimates(path)
     written = json.loads(EXPECTED_FILE.read_text("utf-8"))
     written["left_out"] = {}

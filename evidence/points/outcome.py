@@ -1,4 +1,4 @@
-"""Points through the simulated engine: each its own scenario, many side by side."""
+"""Simulate points, each as a scenario, several in parallel."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,8 +19,8 @@ Times = tuple[float, float]  # mean TTFT and TPOT, milliseconds
 class PointOutcome(NamedTuple):
     """Result of a row.
 
-    simulated: TTFT and TPOT, None where `refused` says why there are none. outside: the share of
-    steps that left what the step time was measured on. wall_s: seconds taken.
+    simulated: TTFT and TPOT; None if the row is refused, for the reason `refused`. outside: share
+    of steps outside the range on which the step time was measured. wall_s: seconds taken.
     """
 
     row: Point
@@ -31,11 +31,11 @@ class PointOutcome(NamedTuple):
 
     @property
     def measured(self) -> Times:
-        """TTFT and TPOT in milliseconds."""
+        """Measured TTFT and TPOT in milliseconds."""
         return self.row.silicon_ttft_ms, self.row.silicon_tpot_ms
 
     def errors(self, tool: str = "") -> Times | None:
-        """Simulated / measured - 1 of TTFT and TPOT, or those of another tool's estimates."""
+        """Simulated / measured - 1 of TTFT and TPOT; with `tool`, of another tool's estimates."""
         estimate = self.row.estimates.get(tool) if tool else self.simulated
         if estimate is None:
             return None
@@ -77,9 +77,9 @@ def simulate_points(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[PointOutcome]:
-    """One outcome a row, in their order. Rows with equal scenarios are simulated once.
+    """Simulate all rows; one outcome per row, in order. Rows with equal scenarios run once.
 
-    step_time: the kind of `[step_time]`, None for a scenario's default.
+    step_time: kind of `[step_time]`; None for a scenario's default. jobs: number of processes.
     """
     found: dict[str, PointOutcome] = {}
     tasks: dict[str, Task] = {}
@@ -114,7 +114,7 @@ def simulate_points(
 
 
 def some_of(rows: Iterable[Point], every: int, seed: int) -> list[Point]:
-    """Every `every`-th row of an order that the seed shuffles, in the table's own order."""
+    """A random sample of one in `every` rows by `seed`, in the table's order."""
     import numpy as np
 
     listed = list(rows)

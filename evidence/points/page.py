@@ -1,4 +1,4 @@
-"""The page of many points: all of them in one figure, errors in tables, then every row."""
+"""The HTML page of many points: a figure of all, tables of errors, and the rows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ def make_page(
     shown: Sequence[PointOutcome],
     outcomes: Sequence[PointOutcome],
 ) -> str:
-    """HTML that loads nothing.
+    """An HTML page that loads nothing from the network.
 
-    found: the answer as JSON has it. shown: the outcomes with rows that the page lists, none for
-    totals alone. outcomes: all of them, for the figure.
+    found: the JSON answer. shown: outcomes to list as rows; empty for totals only. outcomes: all
+    outcomes, for the figure.
     """
     figure = _figure(outcomes)
     facts = [(name.replace("_", " "), found[name]) for name in ("file", "half", "step_time")]
@@ -47,7 +47,7 @@ def make_page(
 
 
 def _figure(outcomes: Sequence[PointOutcome]) -> "go.Figure | None":
-    """Time to first token and time per output token of every point that ran, by engine."""
+    """Simulated against measured TTFT and TPOT of every point that ran, by engine."""
     ran = [(each, each.simulated) for each in outcomes if each.simulated is not None]
     engines = dict.fromkeys(each.row.backend for each, _ in ran)
     titles = ("Time to first token, mean, ms", "Time per output token, mean, ms")
@@ -63,7 +63,7 @@ def _figure(outcomes: Sequence[PointOutcome]) -> "go.Figure | None":
 
 
 def _verdict(found: Mapping[str, object]) -> list[str]:
-    """How many points ran, and how far off the simulation was in the median."""
+    """Sentences on how many points ran, and on the median errors."""
     everything = found["all"]
     assert isinstance(everything, Mapping)
     ran = f"{everything['ran']:,} of {plural(everything['rows'], 'point')} could be simulated."

@@ -1,6 +1,6 @@
-"""Rows of the same configuration: the spread of its own measurements.
+"""Repeated measurements of one configuration, and their spread.
 
-No simulation that answers equal questions equally can come closer than half of this spread.
+A simulation that gives equal answers to equal questions cannot be closer than half this spread.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,11 +17,11 @@ _ALIASES = {"DeepSeek-R1": "DeepSeek-V3"}  # one architecture
 
 
 class Spread(NamedTuple):
-    """Spread over configurations that were measured several times: largest / smallest - 1 of a
-    latency.
+    """Spread (largest / smallest - 1) of a latency over configurations that were measured several
+    times.
 
-    configurations: those with several rows. copies: rows beyond the first that repeat another
-    one's measurement. measured_again: configurations with measurements that differ.
+    configurations: number of configurations with several rows. copies: rows that only repeat the
+    measurement of another row. measured_again: configurations with different measurements.
     """
 
     configurations: int
@@ -33,7 +33,7 @@ class Spread(NamedTuple):
 
 
 def repeats(rows: Iterable[Point]) -> list[list[Point]]:
-    """The rows of each configuration that has several."""
+    """Groups of rows with equal configuration, for configurations with several rows."""
     found: dict[tuple[object, ...], list[Point]] = {}
     for row in rows:
         split, model = split_of(row), row.model_path.rpartition("/")[2]
@@ -47,7 +47,7 @@ def repeats(rows: Iterable[Point]) -> list[list[Point]]:
 
 
 def spread(groups: Sequence[Sequence[Point]], latency: str) -> Spread:
-    """The spread of "ttft" or "tpot"."""
+    """The spread of "ttft" or "tpot" over these groups."""
     copies, apart = 0, list[float]()
     for rows in groups:
         values = sorted(getattr(row, f"silicon_{latency}_ms") for row in rows)

@@ -30,7 +30,7 @@ _ESTIMATE = re.compile(r"(.+)_(ttft|tpot)_ms")
 
 
 def _one_if_zero(value: object) -> object:
-    """A model without experts is written as one that splits them over no GPU."""
+    """1 instead of 0: a model without experts is labelled as splitting them over 0 GPUs."""
     return 1 if value in ("0", 0) else value
 
 
@@ -39,13 +39,13 @@ Milliseconds = Annotated[float, Field(gt=0)]
 
 
 class Point(Options):
-    """A measured point and its labels, by the names of the columns.
+    """A measured point and its labels, under the names of the columns.
 
-    isl, osl: nominal prompt and output tokens. batch_size: requests in flight at one copy of the
-    attention layers. concurrency: at the whole server (0: as silicon_data_source says, else the
-    copies times batch_size). prefill, decode: the servers of a disaggregated row. silicon_ttft_ms,
-    silicon_tpot_ms: measured means in milliseconds. estimates: (TTFT, TPOT) of other tools,
-    milliseconds, by their names. servers: where their numbers are from.
+    isl, osl: nominal prompt and output tokens. batch_size: requests in flight per copy of the
+    attention layers. concurrency: requests in flight at the whole server (0: as silicon_data_source
+    says, else copies * batch_size). prefill, decode: the servers of a disaggregated row.
+    silicon_ttft_ms, silicon_tpot_ms: measured means in milliseconds. estimates: (TTFT, TPOT) in
+    milliseconds by name of another tool. servers: where the numbers of servers come from.
     """
 
     id: str
@@ -76,26 +76,28 @@ class Point(Options):
 
     @property
     def counted(self) -> bool:
-        """Whether the row says how many servers of each kind there were."""
+        """Whether the row gives the number of servers of each kind."""
         sides = (self.prefill, self.decode)
         return all(side is None or side.counted for side in sides)
 
     @property
     def half(self) -> Half:
-        """The half of the point: judging if the SHA-256 of its id begins with 0 to 7, else
-        fitting.
+        """The half that the point belongs to: "judge" if the SHA-256 of its id begins with 0 to 7,
+        else "fit".
         """
         return "judge" if sha256(self.id.encode()).digest()[0] < 0x80 else "fit"
 
     def clients(self, copies: int) -> int:
-        """Requests in flight at the whole server with `copies` copies of the attention layers."""
+        """Requests in flight at the whole server, if it has `copies` copies of the attention
+        layers.
+        """
         written = _CLIENTS.search(self.silicon_data_source)
         noted = int(written[1]) if written else 0
         return self.concurrency or noted or copies * self.batch_size
 
 
 def read_points(path: Path) -> list[Point]:
-    """Every row of the file. InputError names the file, the line and the column at fault."""
+    """All rows of the file. InputError names the file, the line and the column of a fault."""
     text = read_text(path)
     columns(text, NEEDED)
     tools = _tools(header_of(text.lines[0]))
@@ -129,8 +131,8 @@ def read_points(path: Path) -> list[Point]:
 
 
 def _with_servers(rows: list[Point]) -> list[Point]:
-    """The rows; those that do not count their servers take them from a row that does, and has the
-    same measurement. A table may hold one measurement under several labels.
+    """The rows, where a row without numbers of servers takes them from a row with the same
+    measurement. A table may contain one measurement under several labels.
     """
     known = {_measurement(row): row for row in reversed(rows) if row.prefill and row.counted}
     found = []
@@ -150,13 +152,13 @@ def _with_servers(rows: list[Point]) -> list[Point]:
 
 
 def _measurement(row: Point) -> tuple[object, ...]:
-    """A key that identifies one measurement: its latencies to nine digits, at one load."""
+    """A key that identifies a measurement: its latencies to nine digits, and its load."""
     latencies = (f"{ms:.8e}" for ms in (row.silicon_ttft_ms, row.silicon_tpot_ms))
     return (row.backend, row.system, row.precision, row.mode, row.isl, row.osl, *latencies)
 
 
 def _tools(header: list[str]) -> list[str]:
-    """Names of the tools that estimate both latencies."""
+    """Names of the tools for which the header has both latency columns."""
     found: dict[str, set[str]] = {}
     for name in header:
         if match := _ESTIMATE.fullmatch(name):
@@ -182,7 +184,9 @@ def _estimates(
 
 
 def with_estimates(rows: Sequence[Point], path: Path) -> list[Point]:
-    """The rows with the estimates of a file, which may lack rows and have others."""
+    """The rows with another tool's estimates from a file added. The file may lack rows, or have
+    others.
+    """
     text = read_text(path)
     columns(text, ("id",))
     tools = _tools(header_of(text.lines[0]))

@@ -1,7 +1,7 @@
 """A row as a scenario: its model, GPUs, engine and version, and its clients in a closed loop.
 
-Several copies of the attention layers are a fleet with the engine's own balancer; those of a
-mixture of experts step together.
+Several data-parallel attention copies are a fleet with the engine's own load balancer; copies of a
+mixture of experts run in lockstep.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,9 @@ MS_PER_S = 1000.0
 
 
 class Prepared(NamedTuple):
-    """table: the scenario as nested dictionaries. front_end_ms: of the mean TTFT, outside of it."""
+    """A row's scenario. table: its tables as nested dicts. front_end_ms: mean TTFT spent in the
+    front end, outside the scenario.
+    """
 
     table: dict[str, Any]
     split: Split
@@ -39,8 +41,8 @@ class Prepared(NamedTuple):
 
 
 def prepare(row: Point, step_time: str | None = None) -> Prepared:
-    """The scenario of a row. step_time: the kind, None for a scenario's default. InputError says
-    why there is none.
+    """The scenario of a row; InputError gives the reason if there is none. step_time: kind of step
+    time; None for a scenario's default.
     """
     if row.mode != "disagg":
         return _prepare(row, step_time)
@@ -50,7 +52,9 @@ def prepare(row: Point, step_time: str | None = None) -> Prepared:
 
 
 def _prepare(row: Point, step_time: str | None, kept: Sequence[str] | None = None) -> Prepared:
-    """The scenario of a row's one kind of server. kept: which flags of a script hold; None: all."""
+    """The scenario of a row with one kind of server. kept: names of the script's flags to apply;
+    None for all.
+    """
     engine = ENGINES.get(row.backend)
     if engine is None:
         raise InputError("no engine of this name is simulated for points", where="backend",
@@ -113,7 +117,7 @@ def _step_time(row: Point, kind: str | None) -> dict[str, Any]:
 
 
 def version_of(row: Point) -> str:
-    """The engine's release, or the one that the benchmark ran when the row was measured."""
+    """The engine's version; if the row gives none, the one that the benchmark ran then."""
     written = row.backend_version
     if written[:1].isdigit():
         return written
@@ -122,7 +126,9 @@ def version_of(row: Point) -> str:
 
 
 def _model_name(row: Point) -> str:
-    """The model without its organisation, so that nothing is fetched, and how it is stored."""
+    """The model's name without its organisation, so that nothing is downloaded, and its
+    quantization.
+    """
     name = row.model_path.rpartition("/")[2]
     if name.lower().startswith("gpt-oss") or any(
         name.endswith(end) for end in STORED.values() if end
@@ -145,8 +151,8 @@ def _device(system: str) -> str:
 
 
 def _prompts(row: Point, benchmark: Benchmark, cached: bool) -> dict[str, Any]:
-    """Prompts of a row: private ones, or, if prompts are repeated and a server caches them, all but
-    the last token from a pool.
+    """The [workload] prompts of a row. Prompts are private; if the benchmark repeats prompts and
+    the server caches them, all but the last token come from a pool of prefixes.
     """
     if not (cached and benchmark.distinct_prompts):
         return {"prompt": _lengths(row.isl, benchmark.shortest)}

@@ -1,4 +1,4 @@
-"""The server and the benchmark of a row: flags and lengths that its table does not have."""
+"""Settings of a row's server and benchmark that the table does not contain: flags and lengths."""
 
 import re
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ _TIMES = re.compile(r"(\d+) \* isl")
 
 
 class Benchmark(NamedTuple):
-    """name, source: of the benchmark.
+    """How a benchmark sends requests. name, source: of the benchmark.
 
-    shortest: the shortest length drawn, as a share of the nominal one. requests_a_client: requests
-    that each client sends, one after the other. distinct_prompts: how many prompts the requests are
-    drawn from; 0: each has its own. front_end: whether the fitted front ends are of its kind of
-    client.
+    shortest: shortest length drawn, as a share of the nominal one. requests_a_client: requests that
+    each client sends, one after the other. distinct_prompts: number of prompts that requests are
+    drawn from; 0: each request has its own. front_end: whether the fitted front ends apply to its
+    kind of client.
     """
 
     name: str
@@ -36,8 +36,8 @@ def _tables() -> dict[str, Any]:
 
 
 def benchmark_of(row: Point) -> Benchmark:
-    """The benchmark by the beginning of the row's silicon_data_source; the last entry takes all
-    others.
+    """The first benchmark that matches the beginning of the row's silicon_data_source; the last
+    entry matches any.
     """
     source = row.silicon_data_source.removeprefix("source_file=")
     entries: dict[str, dict[str, Any]] = _tables()["benchmark"]
@@ -47,7 +47,7 @@ def benchmark_of(row: Point) -> Benchmark:
 
 
 def flags_of(row: Point, split: Split, clients: int) -> dict[str, Any]:
-    """The flags of the first entry that fits, numbers worked out; {} where none does."""
+    """The flags of the first entry that matches the row, with numbers computed; or {}."""
     labels = {
         **row.model_dump(),
         "benchmark": benchmark_of(row).name,

@@ -1,4 +1,4 @@
-"""The columns of a row with prompts and outputs computed on servers of their own."""
+"""The columns of a row with separate prefill and decode servers."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -9,7 +9,7 @@ from kvsim.plumbing.options import Options
 
 
 def _one_if_none(value: object) -> object:
-    """A number that does not apply is written as 0."""
+    """1 instead of 0, as which a number that does not apply is written."""
     return 1 if value in ("0", 0) else value
 
 
@@ -17,9 +17,9 @@ OneOrMore = Annotated[PositiveInt, BeforeValidator(_one_if_none)]
 
 
 class PointSide(Options):
-    """The servers of one kind, by the names of the columns after `prefill_` and `decode_`.
+    """The servers of one kind, under the names of the columns after `prefill_` or `decode_`.
 
-    num_workers: how many servers. batch_size: requests in flight at one of them.
+    num_workers: number of servers. batch_size: requests in flight per server.
     """
 
     num_workers: OneOrMore = 1
@@ -32,7 +32,7 @@ class PointSide(Options):
 
     @property
     def counted(self) -> bool:
-        """Whether the row says how many servers there were."""
+        """Whether the row gives the number of servers."""
         return "num_workers" in self.model_fields_set
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class PointSide(Options):
 
 
 def side_of(cells: Mapping[str, str], side: str, where: str) -> PointSide | None:
-    """The servers of one kind in a row; None of a row without any."""
+    """The servers of one kind in a row; None if the row has none."""
     names = {name: f"{side}_{name}" for name in PointSide.model_fields}
     table = {name: cell for name, key in names.items() if (cell := cells.get(key, "").strip())}
     if not table:

@@ -1,4 +1,4 @@
-"""The answer in tables of text: totals, groups, other tools, repeats, refusals."""
+"""The answer as text tables: totals, groups, other tools, repeats, refusals."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ ROW_HEADS = (
 
 
 class PointTable(NamedTuple):
-    """A title, a note below it, the names of the columns, and rows of as many cells."""
+    """A table: title, note below it, names of the columns, and rows with a cell per column."""
 
     title: str
     note: str
@@ -36,12 +36,12 @@ class PointTable(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The note as a sentence; empty without one."""
+        """The note as a sentence; empty if there is none."""
         return f"{self.note[0].upper()}{self.note[1:]}." if self.note else ""
 
 
 class Answer(NamedTuple):
-    """Everything but the rows: errors in all and by tool, refusals, and repeats."""
+    """The answer without its rows: errors in all and by tool, refusals, and repeats."""
 
     everything: Totals
     groups: dict[str, list[Totals]]

@@ -1,1 +1,3 @@
-"""Whether a cache changes the answer: schemes, rules and random schedules against recomputing."""
+"""Tests of whether KV caching changes the output: caching schemes, attention rules, random
+schedules.
+"""

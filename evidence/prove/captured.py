@@ -1,4 +1,4 @@
-"""Captured steps against the same steps launched one by one."""
+"""Compare steps captured as a CUDA graph with the same steps launched one by one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,12 +19,11 @@ def compare_captured(
     launched: TensorStore,
     attention: AttentionKind | None = None,
 ) -> Equality:
-    """Run the same records (of `random_steps`) on two empty stores of the same kind, on one with
-    every step captured.
+    """Run the same records (of `random_steps`) on two empty stores of one kind, capturing every
+    step on one of them.
 
-    Returns the difference of their logits over the steps that were replayed.
-
-    Its error is NaN where none was: then nothing has been shown.
+    Returns the difference of their logits over the captured steps that were replayed. The error is
+    NaN if no step was replayed, so that nothing was tested.
     """
     steps = [Step.from_record(record) for record in records]
     replaying = DecoderRunner(decoder, captured, attention)

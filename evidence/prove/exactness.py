@@ -1,8 +1,8 @@
-"""When caching is exact, shown on a decoder written the plain way, one sequence, no kernels.
+"""When KV caching is exact, shown on a plainly written decoder: one sequence, no kernels.
 
 Caching is exact under two conditions. (i) The hidden state of a token depends on no later token.
-(ii) The cached values do not depend on the position of the query that reads them. A `Rule` says how
-queries meet keys and what is cached of a key; `recomputed` never caches, `cached` always does.
+(ii) The cached values do not depend on the position of the query that reads them. A `Rule` defines
+the attention scores and what is cached of a key; `recomputed` never caches, `cached` always does.
 """
 
 import torch
@@ -17,22 +17,26 @@ NEVER = -torch.inf
 
 
 class Rule:
-    """Tensors are [tokens, heads, head_dim], positions int64 [tokens]; scores [heads, n, m]."""
+    """An attention rule. Tensors are [tokens, heads, head_dim], positions int64 [tokens], scores
+    [heads, n, m].
+    """
 
     causal = True
     kept_width = 1  # times the width of a key
 
     def keep(self, key: Tensor, of: Tensor) -> Tensor:
-        """The cache's values of keys at positions `of`: unchanged, unless a rule says otherwise."""
+        """Return the part of keys at positions `of` to cache: the keys unchanged, unless
+        overridden.
+        """
         return key
 
     def scores(self, query: Tensor, kept: Tensor, at: Tensor, of: Tensor) -> Tensor:
-        """Scores of queries at positions `at` against what was kept of keys at `of`."""
+        """Scores of queries at positions `at` against the cached keys of positions `of`."""
         raise NotImplementedError(type(self).__name__)  # every subclass overrides this
 
 
 def turned(x: Tensor, positions: Tensor) -> Tensor:
-    """x, each row turned by its position."""
+    """Apply RoPE to x: each row is rotated by its position."""
     return rotate(x, turns(positions, x.shape[-1], x.dtype))
 
 
@@ -42,7 +46,7 @@ def meet(query: Tensor, key: Tensor) -> Tensor:
 
 
 class Causal(Rule):
-    """Llama: rotated keys are cached, later tokens are hidden."""
+    """Llama: rotated keys are cached, later tokens are masked."""
 
     def keep(self, key: Tensor, of: Tensor) -> Tensor:
         return turned(key, of)
@@ -52,14 +56,14 @@ class Causal(Rule):
 
 
 class Bidirectional(Causal):
-    """An encoder, as BERT: no mask, so every new token changes the hidden states of all others."""
+    """An encoder such as BERT: no mask, so a new token changes the hidden states of all others."""
 
     causal = False
 
 
 class ReRope(Rule):
-    """ReRoPE (Su, 2023): distances from `WINDOW` on all count as WINDOW. The key is cached as it
-    is, and turned when it is read.
+    """ReRoPE (Su, 2023): distances of `WINDOW` or more all count as WINDOW. The key is cached
+    before rotation, and rotated when it is read.
     """
 
     WINDOW = 4
@@ -68,7 +72,9 @@ class ReRope(Rule):
         return self.choose(query, turned(kept, of), kept, at, of)
 
     def choose(self, query: Tensor, near: Tensor, far: Tensor, at: Tensor, of: Tensor) -> Tensor:
-        """Turned keys within the window; beyond it the query alone is turned, by the window."""
+        """Scores with rotated keys within the window; beyond it only the query is rotated, by
+        WINDOW.
+        """
         constant = torch.full_like(at, self.WINDOW)
         distance = at[:, None] - of[None, :]
         return torch.where(
@@ -79,7 +85,7 @@ class ReRope(Rule):
 
 
 class ReRopeRotated(ReRope):
-    """ReRoPE with one key cached after its rotation: right for near queries only."""
+    """ReRoPE that caches only the rotated key: right only for queries within the window."""
 
     def keep(self, key: Tensor, of: Tensor) -> Tensor:
         return turned(key, of)
@@ -89,7 +95,7 @@ class ReRopeRotated(ReRope):
 
 
 class ReRopeBoth(ReRope):
-    """ReRoPE with both keys cached, turned and not: right, at twice the memory for keys."""
+    """ReRoPE that caches the rotated and the unrotated key: right, at twice the memory for keys."""
 
     kept_width = 2
 
@@ -109,7 +115,9 @@ def recomputed(decoder: Decoder, tokens: list[int], rule: Rule) -> Tensor:
 
 @torch.inference_mode()
 def cached(decoder: Decoder, tokens: list[int], rule: Rule) -> list[Tensor]:
-    """Logits [vocab] after each of `tokens`, one token a step, all earlier ones from the cache."""
+    """Logits [vocab] after each of `tokens`, computed one token per step with all earlier ones
+    cached.
+    """
     memory: dict[int, tuple[Tensor, Tensor]] = {}
     return [
         _forward(decoder, [token], start, rule, memory)[-1] for start, token in enumerate(tokens)
@@ -132,7 +140,9 @@ def _forward(
     rule: Rule,
     memory: dict[int, tuple[Tensor, Tensor]],
 ) -> Tensor:
-    """Logits [new, vocab] of tokens after `start` cached ones; caches them too."""
+    """Logits [new, vocab] of the tokens from index `start` on; earlier ones are read from `memory`,
+    to which the new ones are added.
+    """
     shape, weights = decoder.shape, decoder.weights
     at = torch.arange(start, start + len(tokens))
     of = torch.arange(start + len(tokens))

@@ -1,4 +1,4 @@
-"""Small allocators, obviously right (or broken on purpose), for random schedules."""
+"""Small, simple allocators (some broken on purpose) that drive random schedules."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -7,35 +7,35 @@ CopyList = list[tuple[int, int, int]]
 
 
 class RandomPlaces(ABC):
-    """Allocation of sequences' slots at random places.
+    """An allocator that puts sequences' slots at random places.
 
-    `None` from a method: no room, nothing changed.
+    A method returns None if there is no memory; then nothing has changed.
     """
 
     @abstractmethod
     def grow(self, id: str, valid: int, slots: int) -> CopyList | None:
-        """Make room for `slots` slots, `valid` of them filled; returns the needed copies."""
+        """Allocate `slots` slots for `id`, `valid` of them filled; returns the copies to make."""
 
     @abstractmethod
     def fork(self, parent: str, child: str, valid: int) -> CopyList | None:
-        """`child` gets the first `valid` slots of `parent`."""
+        """Give `child` the first `valid` slots of `parent`; returns the copies to make."""
 
     @abstractmethod
     def release(self, id: str) -> None:
-        """Take back what `id` holds, if anything."""
+        """Free the memory of `id`, if it has any."""
 
     @abstractmethod
     def where(self, id: str) -> dict[str, Any]:
-        """The place of `id`, as a step record names it."""
+        """The place of `id`, in the form of a step record."""
 
     def share(self, donor: str, id: str, valid: int) -> int:
-        """`id` takes over a prefix of `donor` and returns its length; 0 where nothing is shared."""
+        """Let `id` share a prefix of `donor`, and return its length; 0 if nothing is shared."""
         return 0
 
 
 class Blocks(RandomPlaces):
-    """Paged: a free list, reference counts, copy on write; block 0 is nobody's. Broken: every ninth
-    block handed out stays in the free list, so that two sequences come to share it.
+    """Paged: a free list, reference counts, copy on write; block 0 is never used. Broken: every
+    ninth allocated block stays in the free list, so that two sequences get it.
     """
 
     def __init__(self, num_blocks: int, block_size: int, *, broken: bool = False) -> None:
@@ -91,8 +91,8 @@ class Blocks(RandomPlaces):
 
 
 class Ranges(RandomPlaces):
-    """Contiguous, first fit, doubling from `first` slots; with `first` the longest sequence it is
-    max-buffer. Broken: the upper half of a range counts as free.
+    """Contiguous buffers, first fit, that double from `first` slots; if `first` is the longest
+    sequence, this is max-buffer. Broken: the upper half of each buffer counts as free.
     """
 
     def __init__(self, num_slots: int, *, first: int, broken: bool = False) -> None:
@@ -129,7 +129,9 @@ class Ranges(RandomPlaces):
         return {"slot": self.ranges[id][0]}
 
     def _fit(self, slots: int) -> int | None:
-        """The lowest gap of `slots` slots; a buffer that grows keeps its old range meanwhile."""
+        """Address of the lowest gap of `slots` slots. A growing buffer keeps its old range until
+        copied.
+        """
         at = 0
         for start, capacity in sorted(self.ranges.values()):
             if start - at >= slots:
@@ -139,7 +141,7 @@ class Ranges(RandomPlaces):
 
 
 class Capacities(RandomPlaces):
-    """A buffer of its own for each sequence: only its capacity matters, and it cannot fork."""
+    """A separate buffer for each sequence: only its capacity matters, and it cannot fork."""
 
     def __init__(self, *, first: int) -> None:
         self.first = first

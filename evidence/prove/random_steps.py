@@ -1,8 +1,8 @@
-"""Random schedules on small allocators of their own: what a proof of the stores is driven with.
+"""Random schedules on small test allocators, which drive the equality tests of KV stores.
 
-Every step runs some sequences, each for a chunk of its prompt or one new token. Between steps
-sequences arrive (some on a prefix that another one has in its blocks), fork, are preempted and
-come back, finish. The pool is tight, so memory is reused all the time.
+Every step runs some sequences, each with a chunk of its prompt or one new token. Between steps
+sequences arrive (some share a prefix of another one's blocks), fork, are preempted and resumed, and
+finish. The pool is tight, so memory is reused all the time.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class _Live:
 
 
 def places(kind: StoreKind, *, broken: bool = False) -> RandomPlaces:
-    """The allocator of a kind; a broken one hands some memory out twice."""
+    """The test allocator for a kind of store; a broken one allocates some memory twice."""
     if kind == "paged":
         return Blocks(SLOTS // BLOCK_SIZE, BLOCK_SIZE, broken=broken)
     if kind == "max-buffer":
@@ -47,9 +47,10 @@ def places(kind: StoreKind, *, broken: bool = False) -> RandomPlaces:
 def random_steps(
     kind: StoreKind, seed: int, *, steps: int = 60, vocab: int = 50, broken: bool = False
 ) -> Iterator[Record]:
-    """Step records for a store of SLOTS slots (blocks of BLOCK_SIZE), the same for the same seed.
+    """Step records for a store of SLOTS slots (blocks of BLOCK_SIZE), equal for equal seeds.
 
-    Each is what `kvsim.backend.step.Step.from_record` takes; "release" names sequences that left.
+    Each is in the form of `kvsim.backend.step.Step.from_record`; "release" lists sequences that
+    left.
     """
     return _Driver(places(kind, broken=broken), Generator(PCG64(seed)), vocab).run(steps)
 

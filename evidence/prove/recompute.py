@@ -1,4 +1,4 @@
-"""No cache: a step brings all tokens of its sequences, and nothing outlives a layer."""
+"""A store without a cache: each step computes all tokens of its sequences again."""
 
 import numpy as np
 from torch import Tensor
@@ -9,7 +9,7 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class RecomputeStore(TensorStore):
-    """Keeps K and V of one layer of one step."""
+    """Holds K and V of a single layer during a single step."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Replay plain step records on a store; hold every logit against recomputing without a cache."""
+"""Replay step records on a KV store, and compare all logits with recomputation without a cache."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "bfloat16": 6e-2, "float16": 6e-
 class Equality:
     """How far cached logits are from recomputed ones.
 
-    error: the largest |cached - recomputed| over the largest |recomputed| of its row; NaN where
-    memory was read that nobody wrote. worst: the step and sequence with it.
+    error: largest |cached - recomputed| over the largest |recomputed| of its row; NaN if memory was
+    read that was never written. worst: the step and sequence with this error.
     """
 
     steps: int
@@ -34,7 +34,7 @@ class Equality:
 
     @property
     def ok(self) -> bool:
-        """Whether the error is within the tolerance; NaN is not."""
+        """Whether the error is within the tolerance; False for NaN."""
         return self.error <= self.tolerance
 
 
@@ -44,14 +44,11 @@ def replay(
     store: TensorStore,
     attention: AttentionKind | None = None,
 ) -> Equality:
-    """Run `steps` on `store` and compare each span's last logits with a recomputation after the
-    last step.
+    """Run `steps` on `store`, and compare each span's last logits with recomputed ones.
 
-    It runs the sequence from its first token in one piece, without a cache.
-
-    A sequence that begins in another's cache (a prefix hit, a fork) names the tokens it found
-    there in `prefixes`. InputError where a sequence comes with a gap, or with other tokens than
-    before.
+    Recomputation runs a sequence from its first token in one piece, without a cache, after the last
+    step. A sequence that begins with another one's cached tokens (a prefix hit, a fork) gives them
+    in `prefixes`. InputError if a sequence has a gap, or other tokens than before.
     """
     runner = DecoderRunner(decoder, store, attention)
     histories: dict[str, list[int]] = {}

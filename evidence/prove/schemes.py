@@ -28,14 +28,14 @@ from kvsim.backend.transformer.weights import LayerWeights
 
 
 class Cost(NamedTuple):
-    """flop: of the last step; kept_bytes: what the cache holds after it."""
+    """Cost of decoding. flop: of the last step. kept_bytes: bytes in the cache after it."""
 
     flop: int
     kept_bytes: int
 
 
 class Scheme(ABC):
-    """State that one layer keeps from step to step, and how it attends with it."""
+    """A caching scheme of one layer: its state between steps, and how it attends with it."""
 
     name: str
 
@@ -45,7 +45,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def attend(self, index: int, layer: LayerWeights, x: Tensor) -> Tensor:
-        """x: [new, hidden], the layer's normed input, to [new, heads * head_dim]."""
+        """Attend: x [new, hidden], the layer's normed input, to [new, heads * head_dim]."""
 
     @staticmethod
     @abstractmethod
@@ -53,7 +53,7 @@ class Scheme(ABC):
         """The cost by the formulas above."""
 
     def remember(self, index: int, *new: Tensor) -> list[Tensor]:
-        """Append rows to what layer `index` keeps; all of it."""
+        """Append rows to the cached state of layer `index`; returns the whole state."""
         old = self.kept.get(index)
         self.kept[index] = (
             list(new) if old is None else [torch.cat(pair) for pair in zip(old, new, strict=True)]
@@ -62,28 +62,30 @@ class Scheme(ABC):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of all that is kept."""
+        """Bytes of the cached state of all layers."""
         return sum(tensor.nbytes for tensors in self.kept.values() for tensor in tensors)
 
     def query(self, layer: LayerWeights, x: Tensor) -> Tensor:
-        """Queries, [new, kv_heads, group, head_dim]."""
+        """Queries of x, [new, kv_heads, group, head_dim]."""
         rows = plain(layer.qkv)[: self.shape.heads * self.shape.head_dim]
         return (x @ rows.T).view(len(x), self.shape.kv_heads, self.shape.group, -1)
 
     def key_value(self, layer: LayerWeights, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values, [new, kv_heads, head_dim] each."""
+        """Keys and values of x, [new, kv_heads, head_dim] each."""
         rows = plain(layer.qkv)[self.shape.heads * self.shape.head_dim :]
         both = (x @ rows.T).view(len(x), 2, self.shape.kv_heads, -1)
         return both[:, 0], both[:, 1]
 
     def mix(self, scores: Tensor, value: Tensor) -> Tensor:
-        """scores: [kv_heads, group, c]; value: [c, kv_heads, head_dim]; one row of the result."""
+        """One row of attention output. scores: [kv_heads, group, c]. value: [c, kv_heads,
+        head_dim].
+        """
         share = (scores * self.shape.head_dim**-0.5).softmax(-1)
         return torch.bmm(share, value.transpose(0, 1)).flatten()
 
 
 class NoCache(Scheme):
-    """Every step computes every token again."""
+    """No cache: every step computes every token again."""
 
     name = "no cache"
 
@@ -120,7 +122,7 @@ class KeyValue(Scheme):
 
 
 class LayerInput(Scheme):
-    """The layer's input is kept, K and V are projected again in every step."""
+    """Caches the layer's input; K and V are projected again in every step."""
 
     name = "layer input"
 
@@ -137,7 +139,9 @@ class LayerInput(Scheme):
 
 
 class Absorbed(Scheme):
-    """W_Q^T W_K x of every head is kept, and V: the new token's x meets it without a projection."""
+    """Caches V and, for every head, W_Q^T W_K x, which scores the new token's x without a
+    projection.
+    """
 
     name = "W_Q^T W_K x"
 
@@ -167,7 +171,9 @@ SCHEMES: tuple[type[Scheme], ...] = (NoCache, KeyValue, LayerInput, Absorbed)
 
 @torch.inference_mode()
 def decode(decoder: Decoder, tokens: list[int], kind: type[Scheme]) -> tuple[Tensor, Cost]:
-    """Decode `tokens` one a step; logits [vocab] after the last, and the last step's cost."""
+    """Decode `tokens` one per step; returns logits [vocab] after the last, and the last step's
+    cost.
+    """
     scheme = kind(decoder.shape)
     # Without a cache earlier steps leave no trace: the last one alone will do.
     for token in tokens[:-1] if kind is not NoCache else ():

@@ -1,4 +1,4 @@
-"""A step of a replay as plain records have it."""
+"""A step of a replay, parsed from a plain record."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -8,10 +8,10 @@ from kvsim.plumbing.errors import InputError
 
 
 class Step(NamedTuple):
-    """Moves, in order, then spans.
+    """Copies to make, in order, then token spans to compute.
 
-    `prefixes`: the tokens of spans that begin in another's cache (a prefix hit, a fork), by span
-    id. Only a replay that recomputes needs them.
+    prefixes: by span id, the tokens of spans that begin with another one's cached tokens (a prefix
+    hit, a fork). Only a replay that recomputes needs them.
     """
 
     spans: tuple[TokenSpan, ...]
