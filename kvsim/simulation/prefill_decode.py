@@ -236,7 +236,9 @@ def _with_all_ends(summary: RunSummary, recorder: Recorder) -> RunSummary:
     replica.
     """
     done = Departures.of(recorder)
-    if not len(done.finish_ps) or int(done.finish_ps.max()) <= recorder.end_ps:
+    if not len(done.finish_ps):
+        return summary
+    if recorder.steps and int(done.finish_ps.max()) <= recorder.end_ps:
         return summary
     begin_ps = recorder.first_arrival_ps if recorder.steps else int(done.arrival_ps.min())
     makespan_s = seconds_from_ps(int(done.finish_ps.max()) - begin_ps)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ESC = "\x1b"
+PROGRESS = re.compile(rb", \d+ s$")
 SCENARIO = """
 model = {{ name = "opt-125m" }}
 device = {{ name = "a100-40gb" }}
@@ -55,7 +57,9 @@ def test_closed_stdout_changes_nothing_else(folder: Path, stream: str) -> None:
 def test_closed_pipe_reader_does_not_end_the_command(folder: Path, command: str) -> None:
     """`kvsim ... | head -1`: no traceback, no silent exit 1, and what was to be written is."""
     done = shell(f"kvsim {command} | true", folder)
-    assert (done.returncode, done.stderr) == (0, b"")
+    # A slow machine says how far the command is.
+    said = [line for line in done.stderr.splitlines() if not PROGRESS.search(line)]
+    assert (done.returncode, said) == (0, [])
     assert ("--out" not in command) or (folder / "out" / "summary.json").exists()
 
 
