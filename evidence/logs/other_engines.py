@@ -41,7 +41,7 @@ class OtherPool(NamedTuple):
 
 
 def engine_of(engine_version: str) -> str | None:
-    """The engine that the row's version names, "sglang" or "trt-llm"; None for any other."""
+    """The engine that the row's version names, "sglang" or "tensorrt-llm"; None for any other."""
     lower = engine_version.lower()
     return next((engine for word, engine in ENGINES.items() if word in lower), None)
 

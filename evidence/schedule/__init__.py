@@ -1,1 +1,1 @@
-"""Recorded schedules of real engines, row for row."""
+"""Schedules recorded from real engines, compared with kvsim's row by row."""

@@ -1,8 +1,8 @@
-"""A recorded schedule as input: engine settings, a cost in ticks, and requests.
+"""A recorded schedule as input: engine settings, a step cost in ticks, and requests.
 
-The format is documented in reports/schedules/README.md. Times are ticks of a virtual clock, kept
-here as microseconds (any unit would do, only equality matters). What an engine's settings are, and
-what its rows hold, is the part of `Case`'s subclasses, one for each engine that was recorded.
+The format is documented in reports/schedules/README.md. Times are ticks of a virtual clock, stored
+here as microseconds (only equality matters). A subclass of `Case` for each recorded engine defines
+the engine's settings and the contents of its rows.
 """
 
 from collections import Counter, deque
@@ -30,7 +30,9 @@ TokenId = Annotated[int, Field(ge=0)]
 
 
 class CaseRequest(Options):
-    """One request; its prompt as ids, as [segment, length] pieces, or as a private length."""
+    """One request. Its prompt is a list of token ids, a list of [segment, length] pieces, or a
+    length with private contents.
+    """
 
     id: str
     arrival: int | None = Field(None, ge=0, le=LATEST)
@@ -53,12 +55,12 @@ class CaseRequest(Options):
 
     @property
     def declared_tokens(self) -> int | None:
-        """The max_tokens it asked for, if the engine reads it."""
+        """The request's max_tokens, if the engine reads it."""
         return None
 
     @property
     def asks_for_all(self) -> bool:
-        """Whether it asked not to stop before."""
+        """Whether the request ignores stop tokens, so that it generates all max_tokens."""
         return False
 
     def runs(self) -> TokenRuns:
@@ -69,7 +71,7 @@ class CaseRequest(Options):
         return tuple((crc32(name.encode()) << 20, length) for name, length in pieces)
 
     def names(self) -> list[str]:
-        """Names of its n samples in the rows."""
+        """Names of the request's n samples in the rows."""
         return [self.id] if self.n == 1 else [f"{sample}_{self.id}" for sample in range(self.n)]
 
     def requests(self) -> Iterator[Request]:
@@ -90,9 +92,10 @@ class CaseRequest(Options):
 
 
 class Case(RecordedCase):
-    """A recorded schedule's input; subclasses add `engine`, the settings.
+    """The input of a recorded schedule; subclasses add the field `engine` with its settings.
 
-    recognised_by: the key of `engine` that sizes the pool.
+    recognised_by: the key of `engine` that sizes the pool, by which this kind of case is
+    recognised.
     """
 
     cost: CaseCost
@@ -112,7 +115,7 @@ class Case(RecordedCase):
         return self.replayed(stall_once=_stalls_once(recorded))
 
     def replayed(self, *, stall_once: bool) -> list[Row]:
-        """The rows kvsim produces, one a step. stall_once: see `observer`."""
+        """The rows that kvsim produces, one per step. stall_once: see `observer`."""
         timed, by_step = by_arrival(self.requests)
         observer = self.observer(by_step, stall_once=stall_once)
         replica = assemble(
@@ -132,14 +135,14 @@ class Case(RecordedCase):
         return TickCost(self.cost)
 
     def replica_spec(self) -> ReplicaSpec:
-        """The engine that its settings make, one step at a time."""
+        """The engine with the recorded settings, running one step at a time."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
     def observer(self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool) -> Rows:
-        """The observer that writes the rows of a recording of this engine.
+        """The observer that writes rows in the form of this engine's recordings.
 
-        by_step: see Rows. stall_once: a queue that cannot start is one row however many arrive
-        later, else one an arrival.
+        by_step: see Rows. stall_once: a queue that cannot start gets one row even if further
+        requests arrive; otherwise one row per arrival.
         """
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
@@ -153,8 +156,8 @@ def check_names(requests: Iterable[CaseRequest]) -> None:
 
 
 def check_of_two_engines(requests: Iterable[CaseRequest]) -> None:
-    """Raise ValueError if two requests have one name, or one arrives before a step: two engines
-    count steps separately.
+    """Raise ValueError if two requests have one name, or if a request arrives by step number: two
+    engines count steps separately.
     """
     requests = tuple(requests)
     check_names(requests)
@@ -165,7 +168,9 @@ def check_of_two_engines(requests: Iterable[CaseRequest]) -> None:
 def by_arrival(
     requests: Iterable[CaseRequest],
 ) -> tuple[list[Request], deque[tuple[int, list[Request]]]]:
-    """Requests that arrive at a time, in their order, and those that arrive before a step."""
+    """(requests that arrive at a time, requests that arrive before a step by step number), in
+    order.
+    """
     by_step: dict[int, list[Request]] = {}
     timed: list[Request] = []
     for request in requests:
@@ -178,7 +183,7 @@ def by_arrival(
 
 
 def cases_in(path: Path) -> list[Path]:
-    """The case, or the cases of a folder that have recorded rows, by name."""
+    """The case at this path, or all cases of a folder that have recorded rows, sorted by name."""
     if not path.is_dir():
         return [path]
     names = {file.name for file in path.iterdir()}
@@ -198,14 +203,14 @@ def cases_in(path: Path) -> list[Path]:
 
 
 def read_expectation(path: Path) -> list[Row]:
-    """The case's recorded rows: NAME.expected.json.gz or NAME.expected.json."""
+    """The recorded rows of a case, from NAME.expected.json.gz or NAME.expected.json."""
     return RecordedCase.expected(path)
 
 
 def _stalls_once(recorded: Sequence[Row]) -> bool:
-    """Whether the recorder wrote a queue that cannot start as one row, or one an arrival.
+    """Whether the recorder wrote one row for a queue that cannot start, not one per arrival.
 
-    If no two such rows follow each other it is unknown, and one is written.
+    True if no two such rows follow each other, as then it makes no difference.
     """
     pairs = pairwise(recorded)
     return not any(row.get("stall") and later.get("stall") for row, later in pairs)

@@ -1,4 +1,4 @@
-"""`kvsim validate schedule`: recorded schedules against the simulator's, row for row."""
+"""`kvsim validate schedule`: compare recorded schedules with the simulator's, row by row."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""The engines with recorded schedules, a folder and a line or more each, and how a case is
-read.
-"""
+"""Registers the engines with recorded schedules, and reads a case by its kind."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,7 +31,7 @@ RECORDED: Registry[RecordedCase] = Registry(
 
 
 def parse_case(table: Mapping[str, Any], where: str) -> RecordedCase:
-    """The case in nested dictionaries, of the kind that knows it for its own."""
+    """Parse a case from nested dicts, as the kind of case that recognises it."""
     kinds = [RECORDED.get(name) for name in RECORDED]
     for kind in kinds:
         if kind.recognises(table):
@@ -47,5 +45,5 @@ def parse_case(table: Mapping[str, Any], where: str) -> RecordedCase:
 
 
 def read_case(path: Path) -> RecordedCase:
-    """The case in a JSON file (`.gz` accepted); InputError names the key at fault."""
+    """Read a case from a JSON file (`.gz` accepted); InputError names the key at fault."""
     return parse_case(read_object(path), str(path))

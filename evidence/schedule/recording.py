@@ -1,4 +1,4 @@
-"""Recordings from a real program, as input, whatever the program."""
+"""Base of recorded cases of any program: how a case is recognised and compared."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +13,10 @@ EXPECTED = (".expected.json.gz", ".expected.json")
 
 
 class RecordedCase(Options):
-    """A recorded input; each registered kind says which tables are its own and what kvsim makes of
-    them.
+    """A recorded case as input. Each registered kind defines which cases it recognises, and how
+    kvsim produces their rows.
 
-    recognised_by: the key, or the kind, that such a table has.
+    recognised_by: the key, or the kind, by which a case is recognised.
     """
 
     recognised_by: ClassVar[str]
@@ -26,18 +26,18 @@ class RecordedCase(Options):
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
-        """Whether a table is an input of this kind."""
+        """Whether a table is a case of this kind."""
         raise NotImplementedError(cls.__name__)  # every registered kind overrides this
 
     def simulated(self, recorded: list[Row]) -> list[Row]:
-        """The rows that kvsim produces. recorded: the rows of the real program, where how they were
-        written down has to be known.
+        """The rows that kvsim produces. recorded: the real program's rows, for kinds that depend on
+        how the recorder wrote them.
         """
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
     @classmethod
     def rows_of(cls, expectation: Mapping[str, Any]) -> Any:
-        """The recorded rows in the expectation file."""
+        """The recorded rows in a parsed expectation file."""
         return expectation.get("steps")
 
     @classmethod
@@ -51,7 +51,7 @@ class RecordedCase(Options):
 
 
 def _beside(path: Path) -> Path:
-    """NAME.expected.json.gz or NAME.expected.json in the folder of NAME.json."""
+    """Path of NAME.expected.json.gz or NAME.expected.json next to NAME.json."""
     for suffix in EXPECTED:
         beside = path.with_name(path.name.removesuffix(".json") + suffix)
         if beside.exists():

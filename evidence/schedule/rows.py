@@ -1,4 +1,4 @@
-"""Observers that write the rows of a recording while its engine is simulated."""
+"""Observers that write rows in the form of a recording while the engine is simulated."""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,12 +13,13 @@ Row = dict[str, Any]
 
 
 class Rows(Observer):
-    """Writes one row a step.
+    """Writes one row per step.
 
-    Requests that arrive by step number are submitted here (by_step: the step, and the requests
-    before it). Steps count on if nothing runs, up to the next arrival by step, and have no rows.
+    Requests that arrive by step number are submitted here (by_step: step number, and the requests
+    before it). If nothing runs, step numbers advance to the next such arrival, without rows.
 
-    submit: where they go; set before the engine runs. step: of the next row.
+    submit: function that receives the requests; set before the engine runs. step: number of the
+    next row.
     """
 
     submit: Callable[[Request], None]
@@ -45,7 +46,9 @@ class Rows(Observer):
         return False
 
     def append(self, row: Row, plan: Plan | None = None) -> None:
-        """Write the row of this step. plan: its plan; the end of the plan completes the row."""
+        """Write the row of this step. plan: the step's plan, at the end of which the row is
+        completed.
+        """
         self.rows.append(row)
         self.step += 1
         if plan is not None:
@@ -65,8 +68,8 @@ class Rows(Observer):
         """Write the last row."""
 
     def memory(self, scheduler: Scheduler) -> dict[str, int]:
-        """The pool's counts, in the engine's units."""
+        """Counts of the pool, in the engine's units."""
         raise NotImplementedError(type(self).__name__)  # every recorded engine overrides this
 
     def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
-        """Add what is known at the end of a plan alone."""
+        """Add the fields that are known only at the end of the plan."""

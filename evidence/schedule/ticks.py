@@ -12,7 +12,7 @@ MOST_TICKS = 10**9  # of the cost of a step
 
 
 class CaseCost(Options):
-    """Ticks of a step: a + b * prefill tokens + c * decoding requests; nothing for an empty one."""
+    """Ticks of a step: a + b * prefill tokens + c * decoding requests; 0 for an empty step."""
 
     a: int = Field(ge=0, le=MOST_TICKS)
     b: int = Field(ge=0, le=MOST_TICKS)

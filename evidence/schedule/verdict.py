@@ -1,4 +1,4 @@
-"""Recorded schedules against simulated ones: the first difference, in context."""
+"""Compares recorded and simulated rows, and reports the first difference in context."""
 
 import json
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """One case compared.
+    """The comparison of one case.
 
-    steps: rows recorded. first_difference: None if all are equal, else {step, field, recorded,
-    simulated, before}. It also has the side, if several engines have rows counted separately. Of a
-    row that only one side has the field is `row`, and the other side is None.
+    steps: number of recorded rows. first_difference: None if all rows are equal, else {step, field,
+    recorded, simulated, before}. If several engines have separate rows, it also has the side. If
+    only one side has the row, the field is `row` and the other side is None.
     """
 
     case: str
@@ -42,7 +42,7 @@ class Verdict:
         return self.first_difference is None
 
     def as_dict(self) -> dict[str, Any]:
-        """The verdict as `--json` prints it."""
+        """The verdict as JSON data."""
         return {
             "case": self.case,
             "steps": self.steps,
@@ -51,7 +51,7 @@ class Verdict:
         }
 
     def text(self) -> str:
-        """The verdict in words, a difference with the rows before it."""
+        """The verdict as text; a difference is printed with the rows before it."""
         found = self.first_difference
         if found is None:
             return f"{self.case}: {self.steps:,} steps equal"
@@ -75,7 +75,7 @@ def validate_case(path: Path) -> Verdict:
 
 
 def compare(name: str, recorded: Sequence[Row], simulated: Sequence[Row]) -> Verdict:
-    """Compare row by row, field by field; a row only one side has is a difference in `row`."""
+    """Compare row by row and field by field; a row of only one side is a difference in `row`."""
     for index in range(max(len(recorded), len(simulated))):
         theirs = recorded[index] if index < len(recorded) else None
         ours = simulated[index] if index < len(simulated) else None
@@ -108,7 +108,7 @@ def _first_field(theirs: Row, ours: Row) -> str:
 
 
 def _value(row: Row | None, field: str) -> Any:
-    """A row's value of a field; of a row that only one side has, the whole row."""
+    """A row's value of a field; the whole row if only one side has it."""
     return row if row is None or field == MISSING else row.get(field)
 
 

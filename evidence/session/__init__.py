@@ -1,1 +1,1 @@
-"""Everything a session with a GPU is for, in one command: prove, measure, compare, serve, hold."""
+"""All measurements for which a GPU is rented, in one command: prove, measure, compare, serve."""

@@ -1,11 +1,11 @@
-"""`python -m evidence.session --out DIR`: all stages of a session with a GPU, or what of them
-DIR does not hold yet. `make gpu` runs it.
+"""`python -m evidence.session --out DIR`: run all stages of a GPU session that DIR does not contain
+yet. `make gpu` runs it.
 
-Each stage has a process of its own: a fault of the device ends one and not the others. After every
-stage all files go into one archive. `python -m evidence.session.home` turns it into calibrations
-and reports; if DIR is gone, a session goes on from the archive. `--plan short` is for a quarter of
-an hour, `--plan full` for 40 minutes. With `--device cpu` the same code runs on a stand-in: tiny
-models, captured steps run again.
+Each stage runs in a separate process: a fault of the device ends only this stage. After every stage
+all files go into one archive. `python -m evidence.session.home` turns the archive into calibrations
+and reports; if DIR is lost, a session resumes from the archive. `--plan short` takes a quarter of
+an hour, `--plan full` 40 minutes. With `--device cpu` the same code runs on a CPU with tiny models,
+where captured steps are simply run again.
 """
 
 import argparse
@@ -31,7 +31,9 @@ GRACE_S = 30.0  # for a stage to end by itself when its time is over
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0 if every stage is done or was skipped for a reason, 1 if one failed."""
+    """Run the session; exit code 0 if every stage is done or was skipped for a reason, 1 if one
+    failed.
+    """
     parser = argparse.ArgumentParser(prog="python -m evidence.session", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the session's folder")
     parser.add_argument("--plan", choices=tuple(PLANS), default="full")
@@ -63,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 @dataclass(slots=True)
 class SessionRunner:
-    """Runs the stages one after the other, each in a process of its own."""
+    """Runs the stages one after the other, each in a separate process."""
 
     plan: SessionPlan
     name: str
@@ -73,7 +75,7 @@ class SessionRunner:
     end_s: float
 
     def run(self) -> int:
-        """See `main`; the journal is printed as it grows."""
+        """Run the stages and print the journal as it grows; exit code as of `main`."""
         begin_s = time.monotonic()
         try:
             entries = self._run_all()
@@ -93,7 +95,7 @@ class SessionRunner:
         return 1 if count["failed"] else 0
 
     def _run_all(self) -> dict[str, dict[str, Any]]:
-        """The journal's entries when all stages have been tried."""
+        """Try all stages; returns the journal's entries."""
         for stage in stages(self.plan):
             journal = Journal.open(self.out)
             if journal.done(stage.name):
@@ -109,7 +111,7 @@ class SessionRunner:
         return Journal.open(self.out).entries
 
     def _obstacle(self, stage: SessionStage, journal: Journal) -> str | None:
-        """Why the stage cannot be run now."""
+        """The reason why the stage cannot run now; None if it can."""
         missing = stage.missing()
         if missing:
             return f"needs {', '.join(missing)}, not installed here"
@@ -139,7 +141,7 @@ class SessionRunner:
 
 
 def _run_one(plan: SessionPlan, out: Path, name: str, end_s: float) -> int:
-    """One stage, here; its end is in the journal."""
+    """Run one stage in this process, and write its outcome to the journal."""
     stage = next((each for each in stages(plan) if each.name == name), None)
     if stage is None:
         names = ", ".join(each.name for each in stages(plan))
@@ -179,7 +181,7 @@ def _packed_words(packed: Packed) -> str:
 
 
 def _import_from(site: Path) -> None:
-    """Packages of this folder are found, here and in the stages' processes."""
+    """Make the packages of this folder importable, here and in the stages' processes."""
     sys.path.append(str(site))
     known = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [known, str(site)]))

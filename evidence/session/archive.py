@@ -1,4 +1,4 @@
-"""All that a session has, in one archive that is small enough to be brought home."""
+"""Packs all files of a session into one archive of limited size, and unpacks it."""
 
 import tarfile
 from pathlib import Path
@@ -12,7 +12,7 @@ SITE = "site-packages"  # what came along; it does not go back
 
 
 class Packed(NamedTuple):
-    """An archive: its files, its bytes, and the names of files that it had no room for."""
+    """A written archive: number of files, bytes, and names of the files left out for their size."""
 
     files: int
     num_bytes: int
@@ -20,8 +20,8 @@ class Packed(NamedTuple):
 
 
 def pack(out: Path, archive: Path, most_bytes: int = MOST_BYTES) -> Packed:
-    """Everything in a session's folder, whole or not at all. Where that is more than `most_bytes`,
-    the largest files stay out, one after the other.
+    """Write an archive of a session's folder, complete or not at all. If it exceeds `most_bytes`,
+    the largest files are left out, one after the other.
     """
     files = sorted(
         (path for path in out.rglob("*") if path.is_file() and _goes_home(path.relative_to(out))),
@@ -37,7 +37,7 @@ def pack(out: Path, archive: Path, most_bytes: int = MOST_BYTES) -> Packed:
 
 
 def unpack(archive: Path, out: Path) -> None:
-    """The files of an archive into a folder; InputError where it is none."""
+    """Extract an archive into a folder; InputError if the file is no archive."""
     try:
         with tarfile.open(archive) as packed:
             packed.extractall(out, filter="data")

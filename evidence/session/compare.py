@@ -1,4 +1,4 @@
-"""Costs of KV layouts on a device: indirection, growing, swapping."""
+"""Costs of KV layouts on a device: paged indirection, growing a buffer, swapping to the host."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -22,9 +22,11 @@ Rows = list[dict[str, float]]
 def indirection(
     decoder: Decoder, clock: StepClock, cases: Sequence[tuple[int, int]], block_size: int
 ) -> Rows:
-    """The same decode step (sequences, context) on blocks dealt at random and on one buffer each.
+    """Time the same decode step on randomly placed blocks and on one contiguous buffer per
+    sequence.
 
-    Rows: sequences, context, paged_s, contiguous_s; tokens and tables are on the device before.
+    cases: (sequences, context in tokens). Rows: sequences, context, paged_s, contiguous_s. Tokens
+    and block tables are already on the device.
     """
     shape, device = decoder.shape, decoder.device
     pages = 1 + max(num * -(-context // block_size) for num, context in cases)
@@ -49,8 +51,8 @@ def _decode_times(
     cases: Sequence[tuple[int, int]],
     block_size: int,
 ) -> Iterator[float]:
-    """Seconds of one decode step of each case; replayed on a device that captures steps, or the
-    host's launches would be timed.
+    """Seconds of one decode step for each case. On a device that captures steps it is a replay, so
+    that the host's launches are not timed.
     """
     blocks = store.pool.num_slots // block_size
     dealt = 1 + Generator(PCG64(0)).permutation(blocks - 1)
@@ -75,9 +77,9 @@ def _decode_times(
 
 
 def growth(shape: Shape, device: str, clock: StepClock, tokens: Sequence[int]) -> Rows:
-    """A buffer of each number of tokens doubles: allocate, copy, free, by torch's allocator.
+    """Time doubling a buffer of each number of tokens by torch's allocator: allocate, copy, free.
 
-    Rows: tokens, bytes (copied), grow_s, allocate_s (allocating and freeing alone).
+    Rows: tokens, bytes copied, grow_s, allocate_s (allocating and freeing only).
     """
     dtype = getattr(torch, shape.dtype)
     rows = []
@@ -105,8 +107,8 @@ def growth(shape: Shape, device: str, clock: StepClock, tokens: Sequence[int]) -
 def swap(
     shape: Shape, device: str, clock: StepClock, tokens: Sequence[int], block_size: int
 ) -> Rows:
-    """Scattered blocks of a pool to host memory, pinned for a GPU: gathered and in one copy, and
-    block by block, layer by layer. Rows: tokens, bytes, copies, at_once_s, one_by_one_s.
+    """Time copying scattered blocks to host memory (pinned for a GPU): gathered into one copy, and
+    one copy per block and layer. Rows: tokens, bytes, copies, at_once_s, one_by_one_s.
     """
     most = -(-max(tokens) // block_size)
     store = PagedStore(shape, 2 * most, block_size, device)
@@ -149,9 +151,9 @@ def swap(
 
 
 def compare_stores(shape: Shape, device: str, clock: StepClock, block_size: int) -> dict[str, Rows]:
-    """Compare the stores at sizes for the device: those that its free memory holds.
+    """Compare the KV stores at sizes that fit the device's free memory.
 
-    On a CPU torch keeps to one thread from here on: the clock sees no other.
+    On a CPU torch uses a single thread from here on, as the clock measures only one.
     """
     on_gpu = device.startswith("cuda")
     if not on_gpu:

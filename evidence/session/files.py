@@ -13,8 +13,8 @@ from kvsim.plumbing.writing import write_text
 
 
 def write_samples(path: Path, measured: MeasuredSamples) -> None:
-    """Write the rows as JSON lines, and the facts to PATH with the suffix .facts.json; whole or
-    not.
+    """Write the rows as JSON lines, and the facts to PATH with the suffix .facts.json. Each file is
+    written completely or not at all.
     """
     write_lines(path, measured.rows)
     facts = json.dumps(measured.facts, indent=1) + "\n"
@@ -22,14 +22,14 @@ def write_samples(path: Path, measured: MeasuredSamples) -> None:
 
 
 def read_samples(path: Path) -> MeasuredSamples:
-    """Read the files of `write_samples`."""
+    """Read the files that `write_samples` wrote."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     facts = json.loads(path.with_suffix(".facts.json").read_text(encoding="utf-8"))
     return MeasuredSamples(rows, facts)
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """JSON lines, the file whole or not at all."""
+    """Write JSON lines; the file is written completely or not at all."""
     write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 

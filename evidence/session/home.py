@@ -1,10 +1,11 @@
-"""`python -m evidence.session.home ARCHIVE`: what a session brings home, as files of the project.
+"""`python -m evidence.session.home ARCHIVE`: turn a session's archive into files of the project.
 
-Samples that were not fitted there are fitted here, and those of a measurement that was stopped are
-made from its log. Then come calibration/DEVICE-MODEL.json with its row in calibration/README.md,
-and reports/DEVICE/ (proofs, kernels, costs, and a README.md with every figure). Last are the
-observed runs in reports/observed-DEVICE/, each compared with its simulation. Changes for the
-project's own README are printed. Nothing is claimed that the archive does not hold.
+Samples that were not fitted in the session are fitted here; samples of an interrupted measurement
+are made from its log. It writes calibration/DEVICE-MODEL.json with its row in
+calibration/README.md, and reports/DEVICE/ (proofs, kernels, costs, and a README.md with every
+figure). It also writes the observed runs in reports/observed-DEVICE/, each compared with its
+simulation. Changes for the project's own README are printed. Nothing is claimed that the archive
+does not contain.
 """
 
 import argparse
@@ -35,7 +36,7 @@ SEED = 0
 
 @dataclass(slots=True)
 class Home:
-    """One session's files, on their way into the project at `root`. said: a line for each."""
+    """Adds one session's files to the project at `root`. said: a line about each."""
 
     session: Path
     root: Path
@@ -44,7 +45,7 @@ class Home:
     rows: list[str] = field(default_factory=list)
 
     def bring(self) -> None:
-        """Everything; InputError where the session has no samples and no run."""
+        """Add all files; InputError if the session has no samples and no run."""
         self._name_device()
         reports = self.root / "reports" / self.device
         reports.mkdir(parents=True, exist_ok=True)
@@ -58,7 +59,7 @@ class Home:
         self.said.append(f"reports/{self.device}/README.md")
 
     def _measured(self) -> list[str]:
-        """Names of measurements, by their samples or their logs."""
+        """Names of the measurements, from their samples or their logs."""
         found = (
             path.name.removesuffix(suffix)
             for suffix in (SAMPLES, LOG)
@@ -67,7 +68,7 @@ class Home:
         return sorted(set(found))
 
     def _name_device(self) -> None:
-        """Name the device by the catalogue's name if it has one."""
+        """Set the device's name to the catalogue's, if it is in the catalogue."""
         from kvsim.device import named_device
 
         for path in sorted(self.session.glob("run-*/meta.json")):
@@ -85,14 +86,14 @@ class Home:
             self.device = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
     def _samples(self, stem: str) -> Any:
-        """The samples written when a round ended; without them, those of the log."""
+        """The samples of a measurement; if no round ended, those made from its log."""
         path = self.session / (stem + SAMPLES)
         if not path.exists():
             write_samples(path, samples_of_log(self.session / (stem + LOG)))
         return read_samples(path)
 
     def _calibrate(self, stem: str) -> Path | None:
-        """The calibration of one measurement: the session's own, or fitted here."""
+        """Path of a measurement's calibration: the one fitted in the session, or fitted here."""
         from kvsim.backend.calibrate.calibrate import fitted
         from kvsim.backend.simulated.models import find_model
         from kvsim.step_time.calibrated.file import read_calibration, write_calibration
@@ -132,7 +133,9 @@ class Home:
         return target
 
     def _observed(self, calibrations: list[Path]) -> None:
-        """The recorded runs, each with its comparison by the calibration of its store."""
+        """Add the recorded runs, each compared with its simulation under the calibration of its
+        store.
+        """
         from kvsim.step_time.calibrated.file import read_calibration
         from kvsim.validate.run.comparison import compare_run
 
@@ -155,7 +158,7 @@ class Home:
             write_text(target / "comparison.json", text)
 
     def _report(self) -> Iterator[str]:
-        """The lines of the report's README.md."""
+        """Lines of the report's README.md."""
         yield f"# A session on one {self.device}"
         yield ""
         yield "Made from a session's archive by `python -m evidence.session.home ARCHIVE`."
@@ -208,7 +211,9 @@ class Home:
 
 
 def _put_row(path: Path, name: str, row: str, said: list[str]) -> None:
-    """The row into the first table of calibration/README.md, in place of the one of this name."""
+    """Put the row into the first table of calibration/README.md, replacing the row of the same
+    name.
+    """
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     at = next((at for at, line in enumerate(lines) if line.startswith(TABLE_HEAD)), None)
     if at is None:
@@ -236,7 +241,9 @@ def _percent(error: Any) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0; 2 with one line where the archive is none, or empty."""
+    """Add a session to the project. Exit code 0; 2 with a one-line error for an invalid or empty
+    archive.
+    """
     parser = argparse.ArgumentParser(prog="python -m evidence.session.home", description=__doc__)
     parser.add_argument("archive", type=Path, help="a session's archive, or its folder")
     parser.add_argument("--root", type=Path, default=Path(), help="of the project")

@@ -1,7 +1,7 @@
-"""Test of the shipped kernel tables on this machine's card.
+"""Test of the shipped kernel tables on this machine's GPU.
 
-It times torch's own products and prefill attention, and the backend's own decode attention, at
-shapes drawn from a table.
+It times torch's matrix products and prefill attention, and kvsim's decode attention, at shapes
+drawn from a table.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,8 +34,8 @@ MOST_TURNS = 64
 
 
 class TableCase(NamedTuple):
-    """A point of a table. shape: n, k of a product; heads, KV heads, head_dim, window and batch of
-    attention. x: the product's rows, or tokens a sequence. table_us: its time there.
+    """A point of a kernel table. shape: n, k of a product; heads, KV heads, head_dim, window and
+    batch of attention. x: rows of the product, or tokens per sequence. table_us: tabulated time.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class TableCase(NamedTuple):
 
     @property
     def flop(self) -> int:
-        """Multiplications and additions."""
+        """FLOP of the kernel: multiplications and additions."""
         if self.kind == "gemm":
             n, k = self.shape
             return 2 * self.x * n * k
@@ -55,7 +55,7 @@ class TableCase(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of its tensors, in bfloat16."""
+        """Bytes of the kernel's tensors in bfloat16."""
         if self.kind == "gemm":
             n, k = self.shape
             return 2 * (n * k + self.x * (n + k))
@@ -65,7 +65,9 @@ class TableCase(NamedTuple):
 
 
 class KernelTime(NamedTuple):
-    """A case, how long it took here, by what, and this over the table's time."""
+    """A case with its time measured here, the library that ran it, and the ratio measured /
+    tabulated.
+    """
 
     kind: str
     shape: str
@@ -79,8 +81,8 @@ class KernelTime(NamedTuple):
 def drawn_cases(
     tables: KernelTables, count: int, seed: int, most_bytes: int, most_flop: int
 ) -> list[TableCase]:
-    """About `count` points, as many of each kind, drawn by the seed from those that fit; of full
-    attention alone.
+    """About `count` random points by seed, equally many of each kind, within the limits on bytes
+    and FLOP; of attention only full attention.
     """
     draw = Generator(PCG64(seed))
     found = []
@@ -101,10 +103,10 @@ def drawn_cases(
 def kernel_times(
     cases: Sequence[TableCase], device: str, clock: StepClock, attention: AttentionKind
 ) -> Iterator[KernelTime]:
-    """Time each case here: one launch after another in a graph if the device captures them, so that
-    launching is not timed.
+    """Time each case here. If the device captures graphs, launches run one after another in a
+    graph, so that launching is not timed.
 
-    Weights of a product alternate, so that no cache holds them.
+    Weights of a product alternate, so that they are not in the GPU's cache.
     """
     for case in cases:
         works, by = _works(case, device, attention)
@@ -122,9 +124,7 @@ def kernel_times(
 
 
 def verdict(times: Sequence[KernelTime]) -> dict[str, dict[str, float]]:
-    """Summary by kind: points, the median of the ratios, and the limits with a tenth below and
-    above.
-    """
+    """Summary by kind: number of points, and the median, 10th and 90th percentile of the ratios."""
     found = {}
     for kind in DTYPES:
         ratios = [time.ratio for time in times if time.kind == kind]
@@ -135,7 +135,7 @@ def verdict(times: Sequence[KernelTime]) -> dict[str, dict[str, float]]:
 
 
 def _seconds(works: Sequence[Callable[[], Tensor]], device: str, clock: StepClock) -> float:
-    """Seconds of one of the works, by their mean."""
+    """Mean seconds per call of the works, run one after the other on the device."""
     torch_device = device_of(device)
 
     def all_of_them() -> Tensor:

@@ -1,6 +1,6 @@
-"""`python -m evidence.session.measure CONFIG --out FILE`: measure with torch and numpy alone.
+"""`python -m evidence.session.measure CONFIG --out FILE`: measure steps with only torch and numpy.
 
-The samples and their facts then go to `kvsim calibrate fit` on any machine.
+`kvsim calibrate fit` then fits the samples and their facts on any machine.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from kvsim.plumbing.writing import write_text
 
 
 def main() -> int:
-    """Exit code 0; 2 with one line where the input is wrong."""
+    """Measure; exit code 0, or 2 with a one-line error for invalid input."""
     parser = argparse.ArgumentParser(prog="python -m evidence.session.measure", description=__doc__)
     parser.add_argument("config", type=Path, help="config.json of a Llama-shaped model")
     parser.add_argument("--out", type=Path, required=True, help="samples; the log goes beside it")

@@ -1,4 +1,4 @@
-"""Subjects of a session: a GPU and two models, or a CPU and two tiny ones instead."""
+"""The plan of a session: a GPU and two models to measure, or a CPU and two tiny models instead."""
 
 import json
 from dataclasses import dataclass, replace
@@ -12,8 +12,8 @@ from kvsim.backend.stores.pooled import StoreName
 
 
 class Subject(NamedTuple):
-    """A model by the Hugging Face config.json that describes its shape, and the stores to measure
-    its steps on.
+    """A model, as a Hugging Face config.json with its shape, and the KV stores to measure its steps
+    on.
     """
 
     name: str
@@ -21,11 +21,11 @@ class Subject(NamedTuple):
     stores: tuple[StoreName, ...]
 
     def shape(self) -> Shape:
-        """The shape as the backend computes it."""
+        """The model's shape in the backend's form."""
         return Shape.from_hf(self.config)
 
     def write(self, folder: Path) -> Path:
-        """Write the subject's config.json to a file."""
+        """Write the model's config.json into a folder, and return its path."""
         path = folder / f"{self.name}.config.json"
         path.write_text(json.dumps(self.config, indent=1) + "\n", encoding="utf-8")
         return path
@@ -33,15 +33,17 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    """device: torch's name. minutes: of one call, unless it says otherwise. attention, captures:
-    None for the device's own. subjects: the first is compared and served too. limits, rounds: of
-    the measurements. schedules: of the proof. requests: of each served run, on a pool of
-    pool_tokens, of at most max_model_len tokens each.
+    """Devices, models and sizes of a session.
 
-    kernel_shapes: of the kernel tables that are tried, none of more than kernel_flop operations.
-    tables: of this device, where those of the device here are not meant. calibrates: whether fits
-    are made here, at the level of a served run, or left to `evidence.session.home`. patience: times
-    the minutes that a stage may take at most.
+    device: torch's name. minutes: default limit of a session. attention, captures: None for the
+    device's own. subjects: models; the first one is also compared and served. limits, rounds: of
+    the measurements. schedules: random schedules of the proof. requests: of each served run, on a
+    pool of pool_tokens, with at most max_model_len tokens each.
+
+    kernel_shapes: number of shapes from the kernel tables, none of more than kernel_flop. tables:
+    device of these tables, if not this device. calibrates: whether to fit here, scaled to a served
+    run, or to leave it to `evidence.session.home`. patience: factor on a stage's minutes after
+    which it is ended.
     """
 
     device: str

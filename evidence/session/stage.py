@@ -1,4 +1,4 @@
-"""One stage of a session, and the journal that lets a session go on where it ended."""
+"""One stage of a session, and the journal from which a session resumes."""
 
 import json
 from collections.abc import Callable
@@ -16,15 +16,15 @@ Status = Literal["done", "skipped", "failed"]
 
 
 class OutOfTime(Exception):  # noqa: N818 - no fault: what has been done is kept
-    """The session's time is over in the middle of a stage that goes on when it is run again."""
+    """The session's time has run out during a stage, which resumes when it is run again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session in progress.
+    """A running session.
 
-    plan: device, models and sizes. out: folder of its files. check_time: raises OutOfTime when the
-    session's time is over.
+    plan: device, models and sizes. out: folder of its files. check_time: raises OutOfTime if the
+    session's time has run out.
     """
 
     plan: SessionPlan
@@ -32,17 +32,16 @@ class Session:
     check_time: Callable[[], None]
 
     def write(self, name: str, found: object) -> None:
-        """A JSON file of the session, whole or not at all."""
+        """Write a JSON file of the session, completely or not at all."""
         write_text(self.out / name, json.dumps(found, indent=1) + "\n")
 
 
 class SessionStage(NamedTuple):
-    """A stage of a session: a piece of work that is done once, in a process of its own.
+    """A stage of a session: work that is done once, in a separate process.
 
-    name: unique in the session. minutes: rough duration on one large GPU. run: the work; it returns
-    figures for the journal. needs: packages in addition to torch and numpy. after: names of the
-    stages that write files which this stage reads. most_minutes: when it is ended, if not by the
-    session.
+    name: unique in the session. minutes: rough duration on one large GPU. run: the work; returns
+    figures for the journal. needs: packages besides torch and numpy. after: names of the stages
+    that write files which this stage reads. most_minutes: limit after which it is ended.
     """
 
     name: str
@@ -53,20 +52,20 @@ class SessionStage(NamedTuple):
     most_minutes: float | None = None
 
     def missing(self) -> list[str]:
-        """Packages it needs that are not here."""
+        """Required packages that are not installed."""
         return [name for name in self.needs if find_spec(name) is None]
 
 
 @dataclass(slots=True)
 class Journal:
-    """The outcome of each stage: session.json, written after every one."""
+    """The outcome of each stage, in session.json, which is written after every stage."""
 
     path: Path
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, out: Path) -> "Journal":
-        """The journal of a folder; empty if it has none."""
+        """The journal in a folder; empty if there is none."""
         path = out / "session.json"
         entries = read_object(path) if path.exists() else {}
         for name, entry in entries.items():
@@ -75,10 +74,10 @@ class Journal:
         return cls(path, entries)
 
     def done(self, name: str) -> bool:
-        """Whether a stage need not be run again."""
+        """Whether the stage is done, so that it need not run again."""
         return self.entries.get(name, {}).get("status") == "done"
 
     def note(self, name: str, status: Status, **figures: Any) -> None:
-        """Keep what became of a stage."""
+        """Write the outcome of a stage."""
         self.entries[name] = {"status": status, **figures}
         write_text(self.path, json.dumps(self.entries, indent=1) + "\n")

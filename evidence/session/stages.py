@@ -1,4 +1,6 @@
-"""The stages of a session. What needs more than torch and numpy says so, and is imported inside."""
+"""The stages of a session. A stage that needs more than torch and numpy says so, and imports it
+only when it runs.
+"""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,12 +35,14 @@ HELD_OUT = "held-out.jsonl"
 
 
 def stages(plan: SessionPlan) -> list[SessionStage]:
-    """All stages, the most needed first."""
+    """All stages, the most important first."""
     return _full(plan) if plan.calibrates else _short(plan)
 
 
 def _short(plan: SessionPlan) -> list[SessionStage]:
-    """The stages by their value, each within its minutes; fits are made at home."""
+    """The stages of the short plan by importance, each within its minutes; fitting is left to
+    `home`.
+    """
     (subject,) = plan.subjects
     found = [
         SessionStage("plan", 0.2, _plan, SIMULATOR, most_minutes=0.5),
@@ -118,8 +122,8 @@ def _prove(session: Session) -> dict[str, Any]:
 
 
 def _plan(session: Session) -> dict[str, Any]:
-    """Steps to hold fits against, of a simulated run; a machine without the simulator reads them
-    from the file that another one wrote.
+    """Write the steps of a simulated run, on which fits are tested. A machine without kvsim's
+    simulator reads them from a file written elsewhere.
     """
     from kvsim.backend.calibrate.calibrate import HELD_OUT as COUNT
     from kvsim.backend.calibrate.calibrate import trace_steps
@@ -223,7 +227,7 @@ def _kernels(session: Session) -> dict[str, Any]:
 
 
 def _scenario(session: Session, label: str) -> "Scenario":
-    """Chats that ask for more memory than there is, under three allocators."""
+    """A scenario of chats that need more memory than the pool has, under three allocators."""
     from kvsim.scenario import Scenario
 
     plan = session.plan
@@ -263,7 +267,9 @@ def _scenario(session: Session, label: str) -> "Scenario":
 
 
 def _device_table(device: str) -> dict[str, Any]:
-    """[device]: of the catalogue, or with figures that nothing here depends on."""
+    """The [device] table: from the catalogue, or with placeholder figures that no result depends
+    on.
+    """
     from kvsim.backend.measure.host import device_facts
     from kvsim.device import named_device
     from kvsim.plumbing.errors import InputError
@@ -307,9 +313,7 @@ def _observe(label: str, session: Session) -> dict[str, Any]:
 
 
 def _bytes_equal(steps: "list[ObservedStep]") -> dict[str, Any]:
-    """Number of steps in which torch's allocator had the same bytes allocated as the
-    simulated one.
-    """
+    """Number of steps in which torch's allocator allocated exactly the simulated bytes."""
     equal = sum(step.store_allocated_bytes == step.allocated_bytes for step in steps)
     return {"bytes_as_simulated": f"{equal} of {len(steps)} steps"}
 

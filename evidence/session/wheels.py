@@ -1,9 +1,9 @@
-"""`python -m evidence.session.wheels`: the wheels to take along to a machine that has torch alone.
+"""`python -m evidence.session.wheels`: the wheels that a machine with only torch needs for a
+session.
 
-Prints a line `name==version` for each package that a session's stages need in addition to HERE. It
-includes all that those need in turn, in the versions installed here. With --download DIR pip brings
-their wheels for that machine's Python to DIR; `python -m evidence.session --wheels DIR` uses them
-without pip.
+Prints a line `name==version` for each package that a session's stages need besides HERE, and their
+dependencies, in the versions installed here. With --download DIR pip downloads their wheels for
+that machine's Python to DIR. `python -m evidence.session --wheels DIR` then uses them without pip.
 """
 
 import argparse
@@ -27,7 +27,7 @@ PLATFORM = "manylinux_2_28_x86_64"
 
 
 def wheels(have: tuple[str, ...] = HERE) -> list[str]:
-    """Lines `name==version`, of this environment's versions; InputError where one is not here."""
+    """Lines `name==version`, with the versions installed here; InputError for a missing one."""
     known = {_canonical(name) for name in have}
     found: dict[str, str] = {}
     todo = list(ROOTS)
@@ -48,7 +48,7 @@ def wheels(have: tuple[str, ...] = HERE) -> list[str]:
 
 
 def _canonical(name: str) -> str:
-    """A package's name as an index has it."""
+    """A package's name in the normalised form of a package index."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -68,7 +68,7 @@ def use_wheels(folder: Path, out: Path) -> Path:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0; 1 where pip fails; 2 where a package is not here."""
+    """List or download the wheels. Exit code 0; 1 if pip fails; 2 if a package is not installed."""
     parser = argparse.ArgumentParser(prog="python -m evidence.session.wheels", description=__doc__)
     parser.add_argument("--download", type=Path, metavar="DIR", help="bring them to DIR, by pip")
     parser.add_argument("--python", default=PYTHON, help="of the machine that they are for")

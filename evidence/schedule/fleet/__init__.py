@@ -1,1 +1,1 @@
-"""Recorded schedules of whole fleets."""
+"""Schedules recorded from whole fleets."""

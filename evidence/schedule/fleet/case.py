@@ -1,4 +1,4 @@
-"""A fleet recorded as input: vLLM schedulers on one virtual clock, and the router before them."""
+"""A recorded fleet as input: vLLM schedulers on one virtual clock, and the router before them."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ KINDS = {"vllm_dp_lb": "vllm-dp"}  # what recordings call a router otherwise
 
 
 class FleetCaseRequest(VllmRequest):
-    """text: what the router reads in place of the prompt's token ids."""
+    """A request to the fleet. text: what the router reads instead of the prompt's token ids."""
 
     text: str | None = Field(None, min_length=1)
 
@@ -32,8 +32,8 @@ class FleetCaseRequest(VllmRequest):
 class FleetCase(RecordedCase):
     """Replicas of one engine, a router, and requests; see reports/schedules/README.md.
 
-    Its rows: one a decision, one a publication of vLLM's coordinator, one
-    for the fleet's hits, and then those of each replica, in order.
+    Its rows: one per routing decision, one per publication of vLLM's coordinator, one with the
+    fleet's hits, then the rows of each replica in order.
     """
 
     recognised_by: ClassVar[str] = "replicas"
@@ -50,7 +50,7 @@ class FleetCase(RecordedCase):
 
     @classmethod
     def rows_of(cls, expectation: Mapping[str, Any]) -> Any:
-        """The recorded parts as rows."""
+        """The parts of a recording, as rows."""
         replicas = expectation.get("rows")
         if not isinstance(replicas, Sequence):
             return None

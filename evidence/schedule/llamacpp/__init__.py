@@ -1,1 +1,1 @@
-"""Recordings from llama.cpp: its cells, and its server's slots."""
+"""Recordings from llama.cpp: its KV cells, and its server's slots."""

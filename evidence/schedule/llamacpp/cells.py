@@ -1,4 +1,4 @@
-"""Cells of llama.cpp's KV cache after each operation on them (kind "cells")."""
+"""Cells of llama.cpp's KV cache after each operation (kind "cells")."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -16,7 +16,9 @@ from kvsim.memory.cells.cache import SavedState
 
 
 class CellsCase(CellOperations):
-    """Batches, operations on sequences, and saved states; one row each, the sizes before them."""
+    """Batches, operations on sequences, and saved states; a row per operation, after one with the
+    sizes.
+    """
 
     recognised_by: ClassVar[str] = "cells"
     arguments: ClassVar[Mapping[str, int]] = {
@@ -55,7 +57,7 @@ class CellsCase(CellOperations):
 def _operate(
     found: RecordedContext, states: dict[str, SavedState], op: Operation, number: int
 ) -> dict[str, Any]:
-    """Do one operation; returns what the program returned."""
+    """Apply one operation; returns what the real program returned for it."""
     cache = found.cache
     match op:
         case ["decode", pieces]:

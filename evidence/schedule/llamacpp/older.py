@@ -1,4 +1,4 @@
-"""The same for llama.cpp of March 2025, which needs neighbouring cells (kind "cells-old")."""
+"""Cells of llama.cpp of March 2025, where a batch needs neighbouring cells (kind "cells-old")."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -20,13 +20,15 @@ from kvsim.plumbing.units import ceil_div
 
 
 class OlderSettings(Recorded):
-    """defrag_thold: see `OlderCache`; kv_unified says nothing here: all sequences share cells."""
+    """Settings of the recorded context. defrag_thold: see `OlderCache`. kv_unified is ignored: all
+    sequences share cells.
+    """
 
     defrag_thold: float = Field(-1.0, le=1)
 
 
 class OlderCellsCase(CellOperations):
-    """Batches, operations on sequences, and moves of cells; one row each."""
+    """Batches, operations on sequences, and moves of cells; a row per operation."""
 
     recognised_by: ClassVar[str] = "cells-old"
     arguments: ClassVar[Mapping[str, int]] = {
@@ -63,8 +65,10 @@ class OlderCellsCase(CellOperations):
 
 
 def _operate(cache: OlderCache, op: Operation, kept: dict[int, int]) -> dict[str, Any]:
-    """Do one operation; returns what the program returned. kept: where sequences ended before a
-    batch that found no room. Parts of it stay, but later operations do not count them.
+    """Apply one operation; returns what the real program returned for it.
+
+    kept: end of each sequence before a batch that did not fit. Parts of the batch stay in the
+    cache, but later operations do not count them.
     """
     field = cache.field
 
@@ -100,7 +104,7 @@ def _operate(cache: OlderCache, op: Operation, kept: dict[int, int]) -> dict[str
 
 
 def _cells(cache: OlderCache) -> dict[str, Any]:
-    """The buffer as recordings have it: positions as the program's debug view shows them."""
+    """The buffer in the form of recordings: positions as the program's debug view prints them."""
     field = cache.field
     shown = ScatteredField(field.size)
     shown.owners, shown.positions, shown.held = field.owners, cache.displayed(), field.held

@@ -1,4 +1,4 @@
-"""Common parts of recorded operations on cells."""
+"""Operations on cells that several kinds of recordings share."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -16,7 +16,9 @@ Operation = list[Any]
 
 
 class CellOperations(RecordedCase):
-    """Operations on the cells of one context, in order. arguments: how many each operation has."""
+    """The operations on one context's cells, in order. arguments: number of arguments of each
+    operation.
+    """
 
     arguments: ClassVar[Mapping[str, int]]
 
@@ -58,7 +60,9 @@ def _check_batch(batch: Any, number: int) -> None:
 def batch_of(
     pieces: list[list[Any]], last_position: Callable[[int], int]
 ) -> tuple[list[TokenRun], list[list[Any]]]:
-    """The tokens of a batch, and the same with the positions that were left to the program."""
+    """The tokens of a batch, and its pieces with the positions filled in that were left to the
+    program.
+    """
     runs: list[TokenRun] = []
     parts: list[list[Any]] = []
     ends: dict[int, int] = {}
@@ -74,12 +78,12 @@ def batch_of(
 
 
 def without_log(rows: list[Row]) -> list[Row]:
-    """Recorded rows without what the program wrote on the way."""
+    """Recorded rows without the program's log lines."""
     return [{key: value for key, value in row.items() if key != "log"} for row in rows]
 
 
 def saved_by(states: Mapping[str, SavedState], name: str, number: int) -> SavedState:
-    """The state of this name; InputError where no operation before saved one."""
+    """The saved state with this name; InputError if no earlier operation saved one."""
     if name not in states:
         raise InputError("nothing was saved under this name", where=f"ops.{number}", value=name)
     return states[name]

@@ -1,5 +1,5 @@
-"""Slots of llama-server over small streams: each of its calls into the cache, and what became of
-each request (kind "server").
+"""llama-server on small streams: each call into its cache, and the outcome of each request (kind
+"server").
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ FIRST_TOKEN, NUM_TOKENS = 259, 4000  # token ids of segments
 
 
 class ServerRequest(Options):
-    """One request. after: seen after the decode of this number, or when nothing is in flight.
-    prompt: pieces [segment, length]; ["@ID", 0] is what the request ID put out.
+    """One request. after: arrives after the decode call with this number, or when nothing is
+    running. prompt: pieces [segment, length]; ["@ID", 0] is the output of request ID.
     """
 
     id: str
@@ -39,7 +39,7 @@ class ServerRequest(Options):
 
 
 class ServerCase(RecordedCase):
-    """A stream of requests through a server."""
+    """A stream of requests to a llama-server."""
 
     recognised_by: ClassVar[str] = "server"
 
@@ -66,8 +66,8 @@ class ServerCase(RecordedCase):
 
 
 class _Replay:
-    """A server that serves the requests of a case, and its calls. answers: rows of the real server,
-    of which only the output tokens are used.
+    """A simulated server that serves a case's requests, and its calls into the cache. answers: rows
+    of the real server, from which only the output tokens are used.
     """
 
     def __init__(self, case: ServerCase, answers: Mapping[str, Row]) -> None:
@@ -154,10 +154,10 @@ class _Replay:
         return [task.output(number) for number in range(task.num_outputs)]
 
     def _ended(self, task: ServerTask) -> None:
-        """Answers are written down at the end."""
+        """Ignore the end of a task: rows of requests are written at the end."""
 
     def _answer(self, name: str) -> Row:
-        """The outcome of a request."""
+        """The row with the outcome of a request."""
         task = self._tasks[name]
         if task.error is not None:
             return {"request": name, "status": task.error[0], "error": task.error[1], "out": []}
@@ -174,5 +174,5 @@ class _Replay:
 
 
 def _batch(runs: list[TokenRun]) -> list[list[int]]:
-    """A batch as recordings have it."""
+    """A batch in the form of recordings."""
     return [[run.seqs[0], run.num, run.pos] for run in runs]

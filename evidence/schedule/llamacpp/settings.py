@@ -1,4 +1,4 @@
-"""The settings of a context that was recorded, and the small models it was recorded with."""
+"""Settings of a recorded context, and the small models that were used for recording."""
 
 from typing import Any, Literal
 
@@ -30,7 +30,7 @@ ModelName = Literal["tiny-llama", "tiny-swa"]
 
 
 class Recorded(Options):
-    """Settings of a context, by the names of llama.h."""
+    """Settings of a context, under the names of llama.h."""
 
     n_ctx: int = Field(0, ge=0, le=LARGEST_CONTEXT)
     n_seq_max: int = Field(1, ge=1, le=256)
@@ -42,12 +42,12 @@ class Recorded(Options):
     type_v: CacheType = "f16"
 
     def context_settings(self) -> ContextSettings:
-        """The same, as sizes are computed from it."""
+        """The settings in the form from which sizes are computed."""
         return ContextSettings(**{name: getattr(self, name) for name in Recorded.model_fields})
 
 
 class RecordedContext:
-    """A context that settings make of a model, and its empty cache."""
+    """The context that these settings give for a model, and its empty cache."""
 
     def __init__(self, settings: ContextSettings, model: ModelName) -> None:
         self.shape = SHAPES[model]
@@ -56,7 +56,7 @@ class RecordedContext:
         self.cache: CellCache = build_cache(self.shape, settings, self.context)
 
     def geometry(self) -> dict[str, Any]:
-        """Sizes as recordings have them."""
+        """The context's sizes, in the form of recordings."""
         context = self.context
         named = [("base", self.sizes.base), ("swa", self.sizes.windowed)]
         caches = {
@@ -75,7 +75,7 @@ class RecordedContext:
         return {**caches, "n_ctx": context.n_ctx, **batches}
 
     def cells(self) -> dict[str, Any]:
-        """All cells as recordings have them."""
+        """All cells, in the form of recordings."""
         names = ("base", "swa")[: len(self.cache.caches)]
         return {
             name: [buffer_cells(field) for field in cache.fields]
@@ -84,7 +84,7 @@ class RecordedContext:
 
 
 def buffer_cells(field: CellField) -> dict[str, Any]:
-    """One buffer as recordings have it."""
+    """The cells of one buffer, in the form of recordings."""
     return {
         "head": field.head,
         "used": field.used,
@@ -94,5 +94,5 @@ def buffer_cells(field: CellField) -> dict[str, Any]:
 
 
 def written(runs: list[CellRun]) -> list[list[Any]]:
-    """Runs of cells as recordings write them."""
+    """Runs of cells, in the form of recordings."""
     return [[run.first, run.num, list(run.seqs), run.pos] for run in runs]

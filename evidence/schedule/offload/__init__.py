@@ -1,1 +1,1 @@
-"""Schedules recorded from vLLM with a KV connector that offloads."""
+"""Schedules recorded from vLLM with a KV connector that offloads blocks."""

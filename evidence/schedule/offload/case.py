@@ -1,4 +1,4 @@
-"""A schedule recorded from vLLM with an offloading connector, as input."""
+"""A schedule recorded from vLLM with OffloadingConnector, as input."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -18,19 +18,19 @@ from kvsim.request import Request
 
 
 class OffloadEngine(VllmEngine):
-    """offload: the connector's settings."""
+    """Settings of the recorded engine. offload: settings of its connector."""
 
     offload: NativeOffload
 
 
 class OffloadRequest(VllmRequest):
-    """kv_transfer_params: as the client sends them."""
+    """A recorded request. kv_transfer_params: as sent by the client."""
 
     kv_transfer_params: TransferParams | None = None
 
 
 class OffloadCase(VllmSchedule):
-    """A schedule with vLLM's OffloadingConnector. transfer: how long its copies take."""
+    """A schedule with vLLM's OffloadingConnector. transfer: durations of its copies."""
 
     recognised_by: ClassVar[str] = "offload"
 

@@ -18,11 +18,11 @@ KEPT_FOR = ("loads", "stores", "store_fail", "flush", "xfer", "done")
 
 
 class ConnectedRows(VllmRows):
-    """Rows of iterations with tokens, a preemption, or something that the connector did.
+    """Rows of iterations with tokens, a preemption, or an action of the connector.
 
-    overlaps: of an engine with two steps in flight. Its rows count deferred frees; outputs here end
-    at max_tokens, so that there are none. lists: the fields that a connector writes; kept_for:
-    those for which a row without tokens is kept.
+    overlaps: whether the engine has two steps in flight; its rows then count deferred frees.
+    Outputs here end at max_tokens, so there are none. lists: fields that the connector writes.
+    kept_for: fields for which a row without tokens is written.
     """
 
     lists: tuple[str, ...] = LISTS
@@ -42,15 +42,17 @@ class ConnectedRows(VllmRows):
         self._overlaps, self._watching = overlaps, False
 
     def watch(self, connector: Connector) -> None:
-        """The connector is about to do something for the first time."""
+        """Start observing the connector, just before its first action."""
         raise NotImplementedError(type(self).__name__)  # every kind overrides this
 
     def connector_counts(self) -> dict[str, Any]:
-        """Counts of the connector that rows have at the beginning and at the end."""
+        """Counts of the connector that the first and the last row contain."""
         raise NotImplementedError(type(self).__name__)  # every kind overrides this
 
     def further(self, scheduler: Scheduler, plan: Plan, events: dict[str, list[Any]]) -> Row:
-        """Write what the connector did as the recording has it; returns further fields."""
+        """Convert the connector's events to the form of recordings; returns further fields of the
+        row.
+        """
         raise NotImplementedError(type(self).__name__)  # every kind overrides this
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
@@ -85,7 +87,9 @@ class ConnectedRows(VllmRows):
             row.update(self.times(plan, events))
 
     def times(self, plan: Plan, events: dict[str, list[Any]]) -> Row:
-        """How long the launch waited, and when the step computes."""
+        """Fields with the wait before the launch, and with the start and end of the step's
+        computation.
+        """
         times = {"wait": events["wait"][0] // TICK_PS}
         if not plan.empty:
             times["g0"] = (plan.start_ps + plan.stall_ps) // TICK_PS

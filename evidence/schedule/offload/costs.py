@@ -1,4 +1,4 @@
-"""Costs of a recorded schedule's copies, in ticks."""
+"""Durations of copies in a recorded schedule, in ticks."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -21,13 +21,13 @@ class CopyCost(Options):
     bytes_per_tick: int = Field(ge=1)
 
     def lane(self, *, queued: bool = True) -> Lane:
-        """An idle link direction of this speed."""
+        """A link direction with this speed and an empty queue."""
         speed = self.bytes_per_tick * PS_PER_S // TICK_PS
         return Lane(self.latency * TICK_PS, speed, TICK_PS, queued=queued)
 
 
 class DiskCost(Options):
-    """Cost of a file system's copies: one copy a chunk; lookup: ticks for one key."""
+    """Duration of a file system's copies, one per chunk. lookup: ticks per key looked up."""
 
     read: CopyCost
     write: CopyCost
@@ -35,9 +35,11 @@ class DiskCost(Options):
 
 
 class TransferCost(Options):
-    """How long copies take. idle: ticks that an engine without work sleeps between two polls.
-    launch: ticks from the launch of a step to the question which copies have ended. launch_empty:
-    an iteration without tokens takes them too, as on the clock of cases 180 to 231.
+    """Durations of copies and delays of the engine, in ticks.
+
+    idle: time that an engine without work sleeps between two polls. launch: from the launch of a
+    step to the poll for finished copies. launch_empty: whether an iteration without tokens has this
+    delay too, as in cases 180 to 231.
     """
 
     store: CopyCost
@@ -48,14 +50,14 @@ class TransferCost(Options):
     launch_empty: bool = False
 
     def timed(self, connector: AnyConnector) -> AnyConnector:
-        """A connector with this polling interval and delay of its engine."""
+        """The connector with the engine's polling interval and launch delay set."""
         connector.idle_ps, connector.poll_ps = self.idle * TICK_PS, self.launch * TICK_PS
         connector.empty_poll_ps = connector.poll_ps if self.launch_empty else 0
         return connector
 
 
 def connector_of(table: Mapping[str, Any]) -> object:
-    """The name of the KV connector that a recorded case had."""
+    """Name of the KV connector in a recorded case."""
     engine = table.get("engine")
     offload = engine.get("offload") if isinstance(engine, Mapping) else None
     return offload.get("connector") if isinstance(offload, Mapping) else None

@@ -1,4 +1,4 @@
-"""Rows on host memory of an engine of vLLM's."""
+"""The part of rows that describes the host memory of a vLLM engine."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 
 
 class HostRows:
-    """Chunks are called after the sequence that stored their content first, and with several block
-    tables by their group too. names: of content, by its key.
+    """Names chunks in host memory by the sequence that first stored their content; with several
+    block tables also by KV cache group. names: name of the content, by key.
     """
 
     def __init__(
@@ -23,12 +23,12 @@ class HostRows:
         self._journal.add("cpu_evicted", self.names[chunk.key])
 
     def counts(self) -> dict[str, Any]:
-        """Slots that are taken, written, and pinned."""
+        """Number of slots that are allocated, written, and pinned."""
         pool = self._connector.pool
         return {"cpu": [pool.num_used, pool.writing, pool.pinned]}
 
     def name(self, events: dict[str, list[Any]]) -> None:
-        """Put names in place of chunks in what the connector wrote."""
+        """Replace chunks by their names in the connector's events."""
         for entry in events.get("stores", ()):
             for chunk in entry[2]:
                 self.names.setdefault(chunk.key, self._called(entry[1], chunk))

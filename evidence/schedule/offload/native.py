@@ -1,4 +1,4 @@
-"""The settings of vLLM's OffloadingConnector in a recorded schedule, and what they make."""
+"""Settings of vLLM's OffloadingConnector in a recorded schedule, and the connector they give."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal
@@ -19,8 +19,8 @@ from kvsim.plumbing.options import Options
 
 
 class RecordedGroup(Options):
-    """A group of layers as the connector saw it. stage_bytes: of a block, on each stage of a
-    pipeline; block_bytes: on the first.
+    """A KV cache group as the connector sees it. stage_bytes: bytes of a block on each pipeline
+    stage. block_bytes: bytes of a block on the first stage.
     """
 
     group: int
@@ -32,14 +32,14 @@ class RecordedGroup(Options):
 
 
 def _reach_of(group: VllmGroup) -> int | None:
-    """How far layers look back; 0: they have a recurrent state."""
+    """Tokens that the group's layers look back; None for full attention, 0 for recurrent states."""
     if group.kind == "recurrent":
         return 0
     return group.window_tokens if group.chunk_tokens is None else group.chunk_tokens
 
 
 class RecordedTier(Options):
-    """A folder of files as the tier after host memory."""
+    """A file-system tier after host memory."""
 
     type: Literal["fs"]
     chunk_bytes: int = Field(ge=1)
@@ -48,7 +48,7 @@ class RecordedTier(Options):
 
 
 class NativeOffload(Options):
-    """The native connector's settings, as vLLM resolved them."""
+    """Settings of OffloadingConnector, as vLLM resolved them."""
 
     connector: Literal["OffloadingConnector"]
     cpu_chunks: int = Field(ge=1)
@@ -72,7 +72,7 @@ class NativeOffload(Options):
         transfer: TransferCost,
         limits: Mapping[str, tuple[int | None, int | None]],
     ) -> Callable[[Shared], Connector]:
-        """A function that makes the connector of such an engine. limits: see `OffloadSettings`."""
+        """A function that builds the connector of such an engine. limits: see `OffloadSettings`."""
         kinds = [group for group in engine.kv_groups for _ in range(group.groups)]
         groups = tuple(
             OffloadedGroup(
@@ -122,7 +122,7 @@ class NativeOffload(Options):
     def _over(
         self, settings: OffloadSettings, worker: Worker, transfer: TransferCost
     ) -> OffloadingConnector:
-        """The connector over host memory, or over host memory and files."""
+        """The connector over host memory, with the file-system tier if one was recorded."""
         cost = transfer.disk
         if not self.tiers or cost is None:
             return OffloadingConnector(settings, worker)
@@ -140,12 +140,12 @@ class NativeOffload(Options):
 
 
 class TransferParams(Options):
-    """A request's parameters for the connector: most tokens to load, and to store."""
+    """A request's parameters for the connector: most tokens to load, and most to store."""
 
     max_load_tokens: int | None = Field(None, ge=0)
     max_offload_tokens: int | None = Field(None, ge=0)
 
     @property
     def limits(self) -> tuple[int | None, int | None]:
-        """The limits on loaded and on stored tokens."""
+        """(most tokens to load, most tokens to store); None: unlimited."""
         return self.max_load_tokens, self.max_offload_tokens

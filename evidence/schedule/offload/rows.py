@@ -1,4 +1,4 @@
-"""The rows of a schedule recorded from vLLM with its offloading connector."""
+"""Rows of a schedule recorded from vLLM with OffloadingConnector."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 
 
 class OffloadRows(ConnectedRows):
-    """Rows with what host memory did."""
+    """Rows with the events of host memory."""
 
     _host: HostRows | None = None
 
@@ -32,9 +32,9 @@ class OffloadRows(ConnectedRows):
 
 
 class DiskRows(OffloadRows):
-    """Rows with the actions of a file system's threads.
+    """Rows with the events of a file system's threads.
 
-    A thread that begins with the output of a step is in the row of that step.
+    An event that begins when a step's output arrives is in the row of that step.
     """
 
     lists = (*LISTS, "promote", "asked", "tier", "tier_done")
@@ -48,7 +48,7 @@ class DiskRows(OffloadRows):
 
 
 class StagedRows(OffloadRows):
-    """Rows of an engine over stages: each of them waits and computes at times of its own."""
+    """Rows of an engine with pipeline stages, each of which has separate wait and compute times."""
 
     def times(self, plan: Plan, events: dict[str, list[Any]]) -> Row:
         times: Row = {"wait": [wait_ps // TICK_PS for wait_ps in events["wait"][0]]}

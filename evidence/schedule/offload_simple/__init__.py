@@ -1,1 +1,1 @@
-"""Schedules recorded from vLLM with its Simple connector."""
+"""Schedules recorded from vLLM with SimpleCPUOffloadConnector."""

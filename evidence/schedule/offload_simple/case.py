@@ -23,7 +23,7 @@ from kvsim.request import Request
 
 
 class SimpleOffload(Options):
-    """The Simple connector's settings, as vLLM resolved them."""
+    """Settings of SimpleCPUOffloadConnector, as vLLM resolved them."""
 
     connector: Literal["SimpleCPUOffloadConnector"]
     cpu_blocks: int = Field(ge=2)
@@ -35,13 +35,13 @@ class SimpleOffload(Options):
 
 
 class SimpleEngine(VllmEngine):
-    """offload: the connector's settings."""
+    """Settings of the recorded engine. offload: settings of its connector."""
 
     offload: SimpleOffload
 
 
 class SimpleCase(VllmSchedule):
-    """A schedule with vLLM's SimpleCPUOffloadConnector. transfer: how long its copies take."""
+    """A schedule with vLLM's SimpleCPUOffloadConnector. transfer: durations of its copies."""
 
     recognised_by: ClassVar[str] = "offload"
 

@@ -1,4 +1,4 @@
-"""The rows of a schedule recorded from vLLM with its Simple connector."""
+"""Rows of a schedule recorded from vLLM with SimpleCPUOffloadConnector."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ from kvsim.request import Request
 
 
 class RecordedNames:
-    """Names of blocks: the first request of the case's list with their content, and their place.
+    """Names of blocks: the first request of the case with this content, and the block's index in
+    it.
 
-    A request has the content of its prompt and output, without the last token. size: of a block, in
-    tokens.
+    A request's content is its prompt and its output without the last token. size: tokens per block.
     """
 
     def __init__(self, requests: Iterable[CaseRequest], size: int) -> None:
@@ -44,10 +44,10 @@ def _blocks_of(request: Request, size: int) -> list[tuple[int, ...]]:
 
 
 class SimpleRows(ConnectedRows):
-    """Evictions for what a finish stores are in the row of the step that ended the sequence.
+    """Rows in which evictions for a store at a request's end belong to the step that ended it.
 
-    blocks: how a recording calls them. names: of content, by its key. sorts_loads: loads that end
-    together are listed by request.
+    blocks: names of blocks in the recording. names: name of the content, by key. sorts_loads:
+    whether loads that end together are listed by request.
     """
 
     blocks: RecordedNames
@@ -96,8 +96,9 @@ class SimpleRows(ConnectedRows):
         }
 
     def _sorted(self, done: list[Any]) -> list[Any]:
-        """Loads, then stores by number: vLLM reports both in the order of a set, and the recorder
-        sorted them. One of tables or drafts left loads in the order of their copies.
+        """Finished copies in the recorder's order: loads, then stores by number. vLLM reports both
+        in the order of a set. A recorder of block tables or drafts left loads in the order of their
+        copies.
         """
         loads = [each for each in done if each[0] == "load"]
         stores = [each for each in done if each[0] == "store"]

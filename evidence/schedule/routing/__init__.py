@@ -1,1 +1,1 @@
-"""Recorded decisions of routers, each compared with the choice of kvsim's router of that kind."""
+"""Recorded decisions of routers, compared with those of kvsim's router of the same kind."""

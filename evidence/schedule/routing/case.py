@@ -1,4 +1,4 @@
-"""A recorded run of a router as input: settings, workers, and what it saw in order."""
+"""A recorded run of a router as input: settings, workers, and the events it received in order."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, cast
@@ -28,7 +28,7 @@ REPLAYS: dict[str, str] = {
 
 
 class RoutingEvent(Options):
-    """One event at the router; each kind has its own keys in addition to `event` and `id`."""
+    """One event at the router; each kind has further keys besides `event` and `id`."""
 
     event: str
     id: str = ""
@@ -50,9 +50,10 @@ class RoutingEvent(Options):
 
 
 class RoutingCase(RecordedCase):
-    """Requests and reports in the order of the router (reports/schedules/README.md).
+    """Requests and reports in the order in which the router received them (see
+    reports/schedules/README.md).
 
-    settings: the router's own. workers: how many it chose from.
+    settings: the router's. workers: number of workers to choose from.
     """
 
     recognised_by: ClassVar[str] = "policy"
@@ -91,6 +92,6 @@ class RoutingCase(RecordedCase):
         return cast("Callable[[RoutingCase, list[Row]], list[Row]]", replay)(self, recorded)
 
     def unknown(self, event: RoutingEvent) -> InputError:
-        """The fault of an event that this router does not see."""
+        """The InputError for an event that this kind of router does not receive."""
         where = f"{self.name}.events"
         return InputError("an event that this router never sees", where=where, value=event.event)

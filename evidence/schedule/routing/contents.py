@@ -1,4 +1,4 @@
-"""The prompts of recorded routers: a segment is the same content wherever it comes."""
+"""Prompts of recorded routers: a segment with one name has the same content in every prompt."""
 
 from random import Random
 from zlib import crc32
@@ -11,13 +11,13 @@ TOKENS = 100_003  # different token ids of Dynamo's recordings
 
 
 class Letters:
-    """Segments as text: letters drawn from a generator that the segment's name seeds."""
+    """Segments as text: random letters, seeded by the segment's name."""
 
     def __init__(self) -> None:
         self._drawn: dict[str, tuple[Random, list[tuple[int, int]]]] = {}
 
     def content(self, prompt: Pieces) -> TokenRuns:
-        """The text of a prompt, an id a character."""
+        """The text of a prompt, with one id per character."""
         found: list[tuple[int, int]] = []
         for name, length in prompt:
             generator, letters = self._drawn.setdefault(name, (Random(f"seg:{name}"), []))
@@ -28,7 +28,7 @@ class Letters:
 
 
 def text(characters: str) -> TokenRuns:
-    """A text unchanged, an id a character."""
+    """The given text, with one id per character."""
     return tuple((ord(each), 1) for each in characters)
 
 
@@ -45,5 +45,5 @@ def tokens(prompt: Pieces) -> TokenRuns:
 
 
 def length_of(prompt: Pieces) -> int:
-    """Units of a prompt."""
+    """Length of a prompt, in characters or tokens."""
     return sum(length for _, length in prompt)

@@ -1,4 +1,4 @@
-"""Routers that draw: how often each worker was chosen, compared with its probability."""
+"""Routers with random choices: how often each worker was chosen, against its probability."""
 
 from collections import Counter
 from itertools import groupby
@@ -13,7 +13,7 @@ LEAST_CHANCE = 1e-4  # of counts as far from their expectation as these
 
 
 def plausible(counts: list[int], chances: list[float]) -> bool:
-    """Whether counts could come of these chances, by the chi-square test."""
+    """Whether these counts are plausible for these probabilities, by a chi-square test."""
     from scipy.stats import chisquare
 
     total, whole = sum(counts), sum(chances)
@@ -28,8 +28,8 @@ def plausible(counts: list[int], chances: list[float]) -> bool:
 
 
 def drawn(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
-    """The recorded choices in phases where they are as likely as the policy makes them; in the
-    others the choices of the policy itself.
+    """Rows of choices: in a phase where the recorded choices are plausible for the policy, the
+    recorded ones; otherwise the policy's own.
 
     A phase ends with a report.
     """

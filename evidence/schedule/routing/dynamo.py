@@ -1,4 +1,4 @@
-"""Dynamo's decisions: the cost of each worker, and what it comes from."""
+"""Decisions of Dynamo's router: the cost of each worker, and its terms."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ NEW_NAMES = {
 
 
 def decided(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
-    """One row a request or a series of draws. Where the router draws by temperature, the case goes
-    on with the recorded worker.
+    """A row per request or series of random choices. If the router chooses randomly (temperature),
+    the simulation continues with the recorded worker.
     """
     settings = {NEW_NAMES.get(key, key): value for key, value in recording.settings.items()}
     options = DynamoKv.parse({"ties": "lowest", **settings}, "settings")
@@ -81,5 +81,5 @@ def _request(event: RoutingEvent) -> RoutedRequest:
 
 
 def _rounded(costs: Sequence[float]) -> list[float]:
-    """Costs as the recorder wrote them."""
+    """Costs rounded as in the recording."""
     return [round(cost, 9) for cost in costs]

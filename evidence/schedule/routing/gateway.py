@@ -1,4 +1,4 @@
-"""sglang-router's decisions: round robin and cache_aware, with evictions by the clock."""
+"""Decisions of sglang-router: round robin and cache_aware, with evictions by time."""
 
 from evidence.schedule.routing.case import RoutingCase
 from evidence.schedule.routing.contents import Letters, length_of, text
@@ -10,7 +10,7 @@ from kvsim.plumbing.units import PS_PER_S
 
 
 def decided(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
-    """One row a request: the worker, and the open requests before it."""
+    """A row per request: the chosen worker, and the number of open requests before the choice."""
     kind = recording.policy.replace("_", "-")
     view = FleetView(recording.workers, characters=1.0)
     ties = {"ties": "lowest"} if recording.policy == "cache_aware" else {}

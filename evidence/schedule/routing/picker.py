@@ -1,4 +1,4 @@
-"""The decisions of llm-d's endpoint picker: the scores of each server."""
+"""Decisions of llm-d's endpoint picker: the scores of each server."""
 
 from evidence.schedule.routing.case import RoutingCase
 from evidence.schedule.routing.contents import Letters, length_of
@@ -12,7 +12,7 @@ WEIGHTS = ("queue", "kv", "prefix")
 
 
 def decided(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
-    """One row a request. A scorer without a weight in the settings weighs nothing."""
+    """A row per request. A scorer without a weight in the settings has weight 0."""
     unweighted = dict.fromkeys(WEIGHTS, 0.0)
     options = LlmdEpp.parse({"ties": "lowest", **unweighted, **recording.settings}, "settings")
     router = options.build(FleetView(recording.workers, characters=1.0))

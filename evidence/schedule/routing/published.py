@@ -1,4 +1,4 @@
-"""Publications of vLLM's coordinator on its ranks' reports, and their times."""
+"""Publications of vLLM's coordinator about its ranks' reports, and their times."""
 
 from itertools import pairwise
 
@@ -15,14 +15,16 @@ STARTED_PS = -1_000 * PS_PER_MS  # before the first report
 
 
 class CoordinatorSettings(Options):
-    """lockstep: ranks that step together. stats_update_interval_ms: between two publications."""
+    """Settings of the coordinator. lockstep: whether ranks step together. stats_update_interval_ms:
+    time between two publications.
+    """
 
     lockstep: bool = False
     stats_update_interval_ms: float = Field(100.0, gt=0)
 
 
 def published(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
-    """One row a publication that says something new, at the recorded time if that is within 20 ms
+    """A row per publication with new contents. Its time is the recorded one if that is within 20 ms
     of the simulated one.
     """
     settings = CoordinatorSettings.parse(recording.settings, "settings")

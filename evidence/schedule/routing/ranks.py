@@ -1,4 +1,4 @@
-"""The decisions of servers over their own data-parallel ranks: vLLM's and SGLang's."""
+"""Decisions of servers among their data-parallel ranks: vLLM's and SGLang's."""
 
 from evidence.schedule.routing.case import RoutingCase
 from evidence.schedule.rows import Row
@@ -11,7 +11,7 @@ from kvsim.plumbing.units import PS_PER_S
 
 
 def vllm(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
-    """One row a request: the rank, and what the front end knows just after the choice."""
+    """A row per request: the chosen rank, and the front end's counts just after the choice."""
     router = VllmDp.parse(recording.settings, "settings").build(FleetView(recording.workers))
     rows: list[Row] = []
     for event in recording.events:
@@ -39,7 +39,7 @@ def vllm(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
 
 
 def sglang(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
-    """One row a request: the rank, and the controller's guesses just after the choice."""
+    """A row per request: the chosen rank, and the controller's estimates just after the choice."""
     router = SglangDp.parse(recording.settings, "settings").build(FleetView(recording.workers))
     rows: list[Row] = []
     for event in recording.events:

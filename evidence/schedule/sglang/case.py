@@ -7,7 +7,7 @@ from evidence.schedule.sglang.schedule import SglangSchedule
 
 
 class SglangCase(SglangSchedule):
-    """A schedule of SGLang's; cases with more than one engine or memory are of other kinds."""
+    """A schedule of one SGLang engine without host memory; other cases have other kinds."""
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The settings of a recorded SGLang engine."""
+"""Settings of a recorded SGLang engine."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -15,9 +15,10 @@ from kvsim.plumbing.options import Options
 
 
 class PoolBeside(NamedTuple):
-    """A second pool next to the pages: its layers, its bytes, the allocator's flags that make it.
+    """A second pool next to the pool of pages: its layers, its bytes, and the allocator's flags for
+    it.
 
-    alone: no layer stores what pages count.
+    alone: whether no layer stores KV in the pages.
     """
 
     groups: tuple[KVGroup, ...] = ()
@@ -28,10 +29,10 @@ class PoolBeside(NamedTuple):
 
 
 class SglangEngine(Options):
-    """The settings of the recorded engine.
+    """Settings of the recorded engine.
 
-    max_total_tokens: the pool, without its padding page. chunked_prefill_size: -1 for whole
-    prompts.
+    max_total_tokens: tokens in the pool, without its padding page. chunked_prefill_size: -1 for no
+    chunking.
     """
 
     max_total_tokens: int = Field(ge=1, le=LARGEST_POOL)
@@ -52,7 +53,7 @@ class SglangEngine(Options):
         return PoolBeside()
 
     def replica_spec(self) -> ReplicaSpec:
-        """The engine that these settings make, one step at a time; a token is one byte."""
+        """The engine with these settings, one step at a time; a token is one byte."""
         second = self.second_pool
         pages = () if second.alone else (KVGroup("full", 1, 1),)
         return ReplicaSpec(

@@ -26,11 +26,11 @@ MOST_LAYERS = 1 << 12
 
 
 class HicacheCost(CaseCost):
-    """Ticks of copies in addition to those of a step.
+    """Ticks of copies, in addition to those of a step.
 
-    A write takes w_a + w_b * tokens; a load l_a + l_b * tokens for each of `layers` layers. Of the
-    storage, a query takes q_a + q_b * pages, a read g_a + g_b * pages, a write s_a + s_b * pages.
-    second: ticks of a second.
+    A write takes w_a + w_b * tokens, a load l_a + l_b * tokens for each of `layers` layers. In the
+    storage a query takes q_a + q_b * pages, a read g_a + g_b * pages, a write s_a + s_b * pages.
+    second: ticks per second.
     """
 
     layers: int = Field(ge=1, le=MOST_LAYERS)
@@ -48,7 +48,7 @@ class HicacheCost(CaseCost):
 
 
 class TickTimes:
-    """The recorded cost of a storage as the engine asks for it."""
+    """The recorded durations of a storage, in the form that the engine reads."""
 
     def __init__(self, cost: HicacheCost) -> None:
         self._cost = cost
@@ -64,7 +64,7 @@ class TickTimes:
 
 
 class HicacheSettings(Options):
-    """The settings of the recorded cache. ratio: of the host pool to the device's."""
+    """Settings of the recorded HiCache. ratio: host pool's size over the device pool's."""
 
     write_policy: WritePolicy
     ratio: float = Field(gt=0)
@@ -77,7 +77,7 @@ class HicacheSettings(Options):
     retry_max_attempts: int = Field(8, ge=0)
 
     def pages(self, page_size: int) -> Radix:
-        """The pool with these settings."""
+        """The radix cache with these settings."""
         return Radix.parse(
             {
                 "page_size": page_size,
@@ -90,8 +90,8 @@ class HicacheSettings(Options):
 
 
 def ticked_link(write: tuple[int, int], load: tuple[int, int], layers: int) -> HostLink:
-    """The link on which a copy takes write[0] + write[1] * tokens ticks, and a load
-    load[0] + load[1] * tokens for each layer.
+    """A link on which a write takes write[0] + write[1] * tokens ticks, and a load load[0] +
+    load[1] * tokens ticks per layer.
     """
     # A byte takes a tick, and a token has as many bytes as it takes ticks.
     bytes_per_s = PS_PER_S // TICK_PS
@@ -106,7 +106,7 @@ def ticked_link(write: tuple[int, int], load: tuple[int, int], layers: int) -> H
 
 
 class HicacheCase(SglangSchedule):
-    """A schedule of SGLang's with host memory."""
+    """A schedule of an SGLang engine with HiCache."""
 
     hicache: HicacheSettings
     cost: HicacheCost

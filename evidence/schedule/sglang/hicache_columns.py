@@ -1,4 +1,4 @@
-"""The columns that a row recorded from SGLang has for its hierarchical cache."""
+"""Columns for HiCache in the rows recorded from SGLang."""
 
 from typing import Any
 
@@ -14,7 +14,9 @@ TIMES = {"writes": (0, 1, 2), "loads": (0, 1, 2), "acks": (), "l3": (1,)}
 
 
 class HicacheColumns:
-    """The columns of one engine. storage: there is an L3 storage. fields: those of events."""
+    """Writes the columns of one engine. storage: whether there is an L3 storage. fields: columns of
+    events.
+    """
 
     def __init__(self, *, storage: bool = False) -> None:
         self.fields = ("writes", "loads", "acks", *(("l3",) if storage else ()))
@@ -27,11 +29,11 @@ class HicacheColumns:
         return len(self._journal)
 
     def planning(self, scheduler: Scheduler) -> None:
-        """A pass begins: its events are recorded."""
+        """Start recording the events of a scheduler pass."""
         hicache_of(scheduler).copies.journal = self._journal
 
     def batch(self, hicache: Hicache, plan: Plan) -> Row:
-        """The columns of a row with a batch, events left out."""
+        """The columns of a row with a batch, without events."""
         admitted = []
         for seq, hits, again in plan.admitted:
             slots = hicache.pages.slots(seq)
@@ -47,7 +49,7 @@ class HicacheColumns:
         }
 
     def events(self, hicache: Hicache) -> Row:
-        """The columns of events since the previous row."""
+        """The columns with the events since the previous row."""
         copies, tree = hicache.copies, hicache.pages.tree
         row: Row = {
             "inflight": list(copies.in_flight),
@@ -64,5 +66,5 @@ class HicacheColumns:
 
 
 def _in_ticks(entry: list[Any], places: tuple[int, ...]) -> list[Any]:
-    """An entry of the journal with its times, at these places, in ticks."""
+    """An event with its times, at the indices `places`, converted to ticks."""
     return [value // TICK_PS if at in places else value for at, value in enumerate(entry)]

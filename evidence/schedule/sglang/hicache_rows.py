@@ -1,4 +1,4 @@
-"""The rows of a schedule recorded from SGLang with its hierarchical cache."""
+"""Rows of a schedule recorded from SGLang with HiCache."""
 
 from collections import deque
 
@@ -14,9 +14,9 @@ from kvsim.request import Request
 
 
 class HicacheRows(SglangRows):
-    """One row for every batch that ran, and one where something waited and nothing could run.
+    """One row per batch that ran, and one if requests wait and nothing can run.
 
-    The last one has the events after the last batch. storage: there is an L3 storage.
+    The last row has the events after the last batch. storage: whether there is an L3 storage.
     """
 
     def __init__(self, by_step: deque[tuple[int, list[Request]]], *, storage: bool = False) -> None:
@@ -54,7 +54,7 @@ class HicacheRows(SglangRows):
         return super().idle(scheduler, now_ps, stalled=stalled)
 
     def _bare(self, scheduler: SglangScheduler, mode: str) -> Row:
-        """A row without a batch."""
+        """A row for a pass without a batch."""
         hicache = hicache_of(scheduler)
         tree, now_ps = hicache.pages.tree, hicache.copies.now_ps
         row: Row = {

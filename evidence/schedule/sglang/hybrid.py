@@ -1,4 +1,4 @@
-"""Schedules recorded from SGLang where layers do not all keep all tokens."""
+"""Schedules recorded from SGLang for models with sliding windows or recurrent states."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -20,8 +20,9 @@ from kvsim.request import Request
 
 
 class WindowsEngine(SglangEngine):
-    """window: as the cache has it. swa_eviction_interval, release_prefill_swa: environment
-    variables of the server. The other keys are its flags.
+    """Settings of an engine with sliding windows. window: window in tokens, as the cache has it.
+    swa_eviction_interval, release_prefill_swa: environment variables of the server. Other keys are
+    its flags.
     """
 
     kind: Literal["swa"]
@@ -57,9 +58,10 @@ class WindowsEngine(SglangEngine):
 
 
 class StatesEngine(SglangEngine):
-    """max_mamba_cache_size: slots of states. mamba_strategy: the flag --mamba-radix-cache-strategy;
-    the other keys are flags by their names. states_alone: no layer keeps tokens, which are counted
-    all the same. expect_running: requests that may run at once.
+    """Settings of an engine with recurrent states. max_mamba_cache_size: number of state slots.
+    mamba_strategy: the flag --mamba-radix-cache-strategy. Other keys are flags. states_alone:
+    whether no layer stores KV; tokens are counted all the same. expect_running: number of requests
+    that may run at once.
     """
 
     kind: Literal["mamba"]
@@ -86,7 +88,7 @@ class StatesEngine(SglangEngine):
 
 
 class HybridSchedule(Case):
-    """A schedule over two pools."""
+    """A schedule with two pools."""
 
     recognised_by: ClassVar[str] = "kind"
 
@@ -120,7 +122,7 @@ class HybridSchedule(Case):
 
 
 class WindowsCase(HybridSchedule):
-    """A schedule over a pool of pages and one of sliding windows."""
+    """A schedule with a pool of pages and a pool for sliding windows."""
 
     recognised_by: ClassVar[str] = "swa"
 
@@ -131,7 +133,7 @@ class WindowsCase(HybridSchedule):
 
 
 class StatesCase(HybridSchedule):
-    """A schedule over a pool of pages and one of recurrent states."""
+    """A schedule with a pool of pages and a pool of recurrent states."""
 
     recognised_by: ClassVar[str] = "mamba"
 

@@ -1,4 +1,4 @@
-"""The rows of a schedule recorded from SGLang over two pools; the second is counted in slots."""
+"""Rows of a schedule recorded from SGLang with two pools; the second one is counted in slots."""
 
 from collections import deque
 from typing import Any
@@ -13,7 +13,7 @@ from kvsim.sequence import Sequence
 
 
 class HybridRows(SglangRows):
-    """The rows of one pool, with columns for the second one."""
+    """Rows with further columns for the second pool."""
 
     def __init__(self, by_step: deque[tuple[int, list[Request]]]) -> None:
         super().__init__(by_step)

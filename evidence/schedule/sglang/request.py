@@ -8,8 +8,8 @@ LARGEST_POOL = 1 << 30  # tokens
 
 
 class SglangRequest(CaseRequest):
-    """max_tokens: what it asked for, `out` unless given; with less out it stops by itself.
-    ignore_eos: the request's flag of that name.
+    """A recorded request. max_tokens: limit that it asks for, by default `out`; if `out` is less,
+    it stops there by itself. ignore_eos: the request's flag of that name.
     """
 
     max_tokens: int | None = Field(None, ge=1)

@@ -1,4 +1,4 @@
-"""The rows of a schedule recorded from SGLang; memory is counted in tokens."""
+"""Rows of a schedule recorded from SGLang; memory is counted in tokens."""
 
 from collections import deque
 from typing import Any
@@ -15,7 +15,7 @@ from kvsim.sequence import Sequence
 
 
 class SglangRows(Rows):
-    """One row for every batch that ran."""
+    """One row per batch that ran."""
 
     def __init__(self, by_step: deque[tuple[int, list[Request]]]) -> None:
         super().__init__(by_step)
@@ -25,7 +25,7 @@ class SglangRows(Rows):
         self._begun: set[Sequence] = set()
 
     def aborted(self, scheduler: Scheduler, plan: Plan) -> list[str]:
-        """The ids of sequences that ended with an error in the pass that made `plan`."""
+        """Ids of sequences that ended with an error in the pass that made `plan`."""
         return [seq.id for seq, _ in plan.failed]
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
@@ -75,11 +75,11 @@ class SglangRows(Rows):
         self.append(row, plan)
 
     def admitted(self, seq: Sequence) -> list[Any]:
-        """Further fields of a row for admitted requests."""
+        """Further fields of an admitted request in a row."""
         return []
 
     def scheduled(self, scheduler: Scheduler, seq: Sequence) -> list[Any]:
-        """Further columns of a member of the batch."""
+        """Further fields of a sequence in the batch."""
         return []
 
     def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
@@ -99,7 +99,9 @@ class SglangRows(Rows):
 
 
 def _scheduled(scheduler: Scheduler, plan: Plan, seq: Sequence) -> list[Any]:
-    """The row of a member of the batch: [id, new tokens, kind, tokens before, tokens held]."""
+    """The entry of a sequence in the batch: [id, new tokens, kind, computed tokens, allocated
+    tokens].
+    """
     held = scheduler.allocator.granted_tokens(seq)
     for chunk in plan.chunks:
         if chunk.seq is seq:

@@ -1,4 +1,4 @@
-"""Schedules recorded from one engine of SGLang's as input: engine settings and requests."""
+"""Schedules recorded from a single SGLang engine, as input: engine settings and requests."""
 
 from collections import deque
 from typing import ClassVar
@@ -12,7 +12,7 @@ from kvsim.request import Request
 
 
 class SglangSchedule(Case):
-    """A schedule of SGLang's, with or without host memory."""
+    """A schedule of an SGLang engine, with or without host memory."""
 
     recognised_by: ClassVar[str] = "max_total_tokens"
 

@@ -1,1 +1,1 @@
-"""Schedules recorded from two engines of SGLang's, one for prompts and one for outputs."""
+"""Schedules recorded from a prefill and a decode engine of SGLang."""

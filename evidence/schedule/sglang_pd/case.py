@@ -1,5 +1,5 @@
-"""A schedule recorded from two engines of SGLang's as input: prompts are computed on one, and their
-KV goes to the other over a link.
+"""A schedule recorded from a prefill and a decode engine of SGLang, as input. KV goes from one to
+the other over a link.
 """
 
 from collections.abc import Mapping
@@ -38,10 +38,10 @@ SIDES = ("prefill", "decode")
 
 
 class PairCost(CaseCost):
-    """Ticks in addition to those of steps: handshake, notice, notify; x_a + x_b * tokens of each
+    """Ticks in addition to those of steps: handshake, notice, notify, and x_a + x_b * tokens per
     transfer.
 
-    A retraction takes w_a + w_b * tokens, its way back layers * (l_a + l_b * tokens).
+    Retracting a request takes w_a + w_b * tokens, loading it again layers * (l_a + l_b * tokens).
     """
 
     handshake: int = Field(ge=0, le=MOST_TICKS)
@@ -57,7 +57,7 @@ class PairCost(CaseCost):
 
 
 class TickLink:
-    """One sending after the other; a token is one byte."""
+    """A link that sends one transfer after the other; a token is one byte."""
 
     def __init__(self, cost: PairCost) -> None:
         self._cost = cost
@@ -84,7 +84,7 @@ class TickCopies:
 
 
 class PairEngine(Options):
-    """Settings that both engines share. chunked_prefill_size: -1 for whole prompts."""
+    """Settings that both engines share. chunked_prefill_size: -1 for no chunking."""
 
     page_size: int = Field(1, ge=1, le=MOST_TOKENS)
     max_prefill_tokens: int = Field(16384, ge=1)
@@ -97,7 +97,7 @@ class PairEngine(Options):
 
 
 class PairSide(Options):
-    """Settings of one engine. max_total_tokens: the pool, without its padding page."""
+    """Settings of one engine. max_total_tokens: tokens in the pool, without its padding page."""
 
     max_total_tokens: int = Field(ge=1, le=LARGEST_POOL)
     max_running_requests: int | None = Field(None, ge=1)
@@ -105,7 +105,7 @@ class PairSide(Options):
 
 
 class PairSettings(Options):
-    """How the two work together; timeouts in ticks, None: without."""
+    """Settings of the transfer between the engines; timeouts in ticks, None for no timeout."""
 
     num_reserved_decode_tokens: int = Field(512, ge=0)
     decode_radix_cache: bool = False
@@ -130,7 +130,7 @@ def _ps_or_never(ticks: int | None) -> int:
 
 
 class PairedRequest(SglangRequest):
-    """fail_read: its transfer fails when all has been sent."""
+    """A recorded request. fail_read: whether its transfer fails after all data was sent."""
 
     fail_read: bool = False
 
@@ -141,9 +141,10 @@ class PairedRequest(SglangRequest):
 
 
 class SglangPairCase(RecordedCase):
-    """A schedule of two engines of SGLang's, rows of the prefill engine before those of the other.
+    """A schedule of two SGLang engines; rows of the prefill engine come before those of the decode
+    engine.
 
-    recognised_by: the key of `pd` that only such a case has.
+    recognised_by: the key of `pd` by which this kind of case is recognised.
     """
 
     recognised_by: ClassVar[str] = "num_reserved_decode_tokens"

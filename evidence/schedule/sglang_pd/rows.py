@@ -1,4 +1,4 @@
-"""The rows of a schedule recorded from two engines of SGLang's; memory is counted in tokens."""
+"""Rows of a schedule recorded from two SGLang engines; memory is counted in tokens."""
 
 from collections import deque
 from typing import Any
@@ -23,11 +23,10 @@ NOTHING_RUNS: dict[str, Any] = {
 
 
 class SideRows(SglangRows):
-    """Rows of one engine: of every batch, and of the first pass that could start nothing while a
-    request waited.
+    """Rows of one engine: one per batch, and one for the first pass in which requests wait and
+    nothing can start.
 
-    A row at the end has the events after them. hicache: columns of its hierarchical cache; None: it
-    has none.
+    A last row has the events after these. hicache: columns of its HiCache; None without one.
     """
 
     def __init__(self, hicache: HicacheColumns | None = None) -> None:
@@ -129,7 +128,7 @@ class SideRows(SglangRows):
         self.rows.append(row)
 
     def end(self) -> None:
-        """Write a row of the transfers since the last one."""
+        """Write a row with the transfers since the previous row."""
         copied = self._hicache is not None and self._hicache.num_events > 0
         if self._last is not None and (any(self._moved.values()) or self._aborted or copied):
             self._idle_row(self._last, self._last_ps, "none")
@@ -141,16 +140,16 @@ class SideRows(SglangRows):
         raise NotImplementedError(type(self).__name__)
 
     def queues(self, scheduler: Scheduler) -> list[int]:
-        """How many wait, by what they wait for."""
+        """Number of waiting requests in each queue."""
         raise NotImplementedError(type(self).__name__)
 
     def blocked(self, scheduler: Scheduler) -> bool:
-        """Whether a request waits for the engine itself."""
+        """Whether a request waits for this engine, not for the other."""
         raise NotImplementedError(type(self).__name__)
 
 
 class PrefillRows(SideRows):
-    """Rows of the engine that computes prompts."""
+    """Rows of the prefill engine."""
 
     waiting_at = 1
 
@@ -166,7 +165,7 @@ class PrefillRows(SideRows):
 
 
 class DecodeRows(SideRows):
-    """Rows of the engine that decodes."""
+    """Rows of the decode engine."""
 
     waiting_at = 2
 

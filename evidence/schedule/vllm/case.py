@@ -7,7 +7,7 @@ from evidence.schedule.vllm.schedule import VllmSchedule
 
 
 class VllmCase(VllmSchedule):
-    """A schedule of vLLM's; cases with a connector say so, and are of other kinds."""
+    """A schedule of a vLLM engine without a connector; cases with one have other kinds."""
 
     recognised_by: ClassVar[str] = "num_gpu_blocks"
 

@@ -1,4 +1,4 @@
-"""The settings of an engine with a recorded schedule: its block tables, drafts and limits."""
+"""Settings of a recorded vLLM engine: KV cache groups, speculative decoding and limits."""
 
 from math import gcd, lcm
 from typing import Literal
@@ -20,9 +20,9 @@ from kvsim.vllm.versions import Semantics, scheduled_as
 
 
 class VllmGroup(Options):
-    """groups: block tables for layers of one kind. window_tokens: of sliding ones; chunk_tokens: of
-    chunked local attention. block_size: as the engine planned it; the other keys say what it
-    planned besides.
+    """A KV cache group of the recorded engine. groups: number of block tables for layers of this
+    kind. window_tokens: sliding window. chunk_tokens: chunk of chunked local attention. block_size:
+    as the engine planned it; the other keys are further results of that plan.
     """
 
     kind: Literal["full", "sliding", "chunked", "recurrent"]
@@ -46,8 +46,8 @@ class VllmGroup(Options):
 
 
 class VllmSpeculation(Options):
-    """How the engine drafted: its method and tokens; the other keys follow from these and the
-    version, and are compared with what follows here.
+    """How the engine drafted: method and number of tokens. The other keys follow from these and the
+    version, and are compared with kvsim's.
     """
 
     method: str
@@ -59,7 +59,9 @@ class VllmSpeculation(Options):
     draft_input_slots: int
 
     def speculation(self, semantics: Semantics) -> Speculation:
-        """The same as a noun; InputError where an engine would not do what the keys say."""
+        """The settings as kvsim's Speculation; InputError if an engine would not run with these
+        keys.
+        """
         modules = max(1, self.prefill_lookahead)
         hashes_ahead = not self.drop_last_block
         found = Speculation(self.method, self.tokens, hashes_ahead, modules)
@@ -83,13 +85,13 @@ class VllmSpeculation(Options):
 
 
 class VllmEngine(Options):
-    """The settings of the recorded engine. kv_groups: its block tables, in its order.
+    """Settings of the recorded engine. kv_groups: its KV cache groups, in its order.
 
-    Of an engine that planned them itself, as served: prefix_cache_retention_interval (None: dense),
-    scheduler_block_size, prefix_match_unit and hit_alignment, in tokens; max_in_flight_tokens;
-    mamba_cache_mode; speculative. max_num_encoder_input_tokens, encoder_cache_size: of an engine
-    that takes images, as it planned them; max_loras: of one that serves adapters.
-    pipeline_parallel_size: stages, each of which takes the case's cost of a step.
+    Keys of an engine that planned its groups itself, as served: prefix_cache_retention_interval
+    (None: dense), scheduler_block_size, prefix_match_unit and hit_alignment in tokens,
+    max_in_flight_tokens, mamba_cache_mode, speculative. max_num_encoder_input_tokens,
+    encoder_cache_size: for multimodal models. max_loras: for LoRA. pipeline_parallel_size: number
+    of stages, each of which takes the case's cost of a step.
     """
 
     num_gpu_blocks: int = Field(ge=2, le=MOST_TOKENS)
@@ -121,7 +123,9 @@ class VllmEngine(Options):
 
     @property
     def as_served(self) -> bool:
-        """Whether the engine planned its groups itself; its rows then tell blocks by group."""
+        """Whether the engine planned its KV cache groups itself; its rows then count blocks per
+        group.
+        """
         return self.max_in_flight_tokens is not None
 
     @model_validator(mode="after")
@@ -173,7 +177,7 @@ class VllmEngine(Options):
 
     @property
     def _match_unit(self) -> int | None:
-        """Tokens that a key covers, where several groups are compared; None: as the blocks say."""
+        """Tokens per hash key if several groups are compared; None if the block sizes decide it."""
         sizes = [group.block_size or self.block_size for group in self.kv_groups]
         several = sum(group.groups for group in self.kv_groups) > 1
         if not (several and self.prefix_caching) or self.prefix_match_unit == gcd(*sizes):
@@ -181,7 +185,7 @@ class VllmEngine(Options):
         return self.prefix_match_unit
 
     def replica_spec(self, acceptance: RecordedAcceptance) -> ReplicaSpec:
-        """The engine that these settings make, one step at a time."""
+        """The engine with these settings, one step at a time."""
         knows_full_isl = scheduled_as(self.semantics).scheduling.reserves_full_isl
         layout = self.layout()
         interval = self.prefix_cache_retention_interval

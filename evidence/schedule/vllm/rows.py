@@ -1,4 +1,4 @@
-"""The rows of a schedule recorded from vLLM; memory is counted in blocks."""
+"""Rows of a schedule recorded from vLLM; memory is counted in blocks."""
 
 from collections import deque
 from typing import Any
@@ -14,11 +14,11 @@ from kvsim.request import Request
 
 
 class VllmRows(Rows):
-    """One row for every call of `schedule()` that scheduled or preempted something.
+    """One row per call of `schedule()` that scheduled or preempted something.
 
-    stall_once: a queue that cannot start is one row however many arrive later, else one an arrival.
-    encodes: they tell what the encoder computes and how full its cache is. by_group: rows tell how
-    many blocks each sequence holds in each group of layers.
+    stall_once: a queue that cannot start gets one row even if further requests arrive; otherwise
+    one row per arrival. encodes: whether rows list the encoder's inputs and the use of its cache.
+    by_group: whether rows count each sequence's blocks per KV cache group.
     """
 
     def __init__(
@@ -125,13 +125,13 @@ class VllmRows(Rows):
 
 
 def _drafts(scheduler: Scheduler) -> bool:
-    """Whether the scheduler verifies drafts."""
+    """Whether the scheduler uses speculative decoding."""
     return isinstance(scheduler, ContinuousScheduler) and scheduler.drafter.verifies
 
 
 def _encoder_rows(scheduler: Scheduler) -> Row:
-    """Items that the step encodes, by request, and the cache's tokens that are free and that could
-    be freed.
+    """The step's encoder inputs by request, and the tokens of the encoder cache that are free and
+    freeable.
     """
     limits = scheduler.special_limits
     assert isinstance(limits, SpecialLimits)

@@ -1,4 +1,4 @@
-"""Common parts of schedules recorded from vLLM: requests and rows."""
+"""Requests and rows that all schedules recorded from vLLM share."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -21,8 +21,9 @@ Accepted = Annotated[int, Field(ge=0, le=1000)]
 
 
 class VllmRequest(CaseRequest):
-    """accept: as the case's, for this one alone. out = 0: a pooling request. items: placeholders of
-    the prompt as [start, tokens, name of the content]. adapter: of LoRA, by name.
+    """A recorded request. accept: as the case's, for this request only. out = 0: a pooling request.
+    items: multimodal placeholders of the prompt as [start, tokens, name of the content]. adapter:
+    name of a LoRA adapter.
     """
 
     out: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
@@ -47,10 +48,10 @@ class VllmRequest(CaseRequest):
 
 
 class VllmSchedule(Case):
-    """A schedule of vLLM's, with any further recordings.
+    """A schedule of a vLLM engine, with or without a connector.
 
-    model, serve, gdn_prefill: settings of the served engine, for planning.
-    accept: how many drafts each verification accepts, in turn.
+    model, serve, gdn_prefill: settings of the served engine, for planning. accept: number of drafts
+    that each verification accepts, in order.
     """
 
     model: dict[str, Any] | None = None

@@ -1,1 +1,1 @@
-"""Schedules recorded from two engines of vLLM's, one for prompts and one for outputs."""
+"""Schedules recorded from a prefill and a decode engine of vLLM."""

@@ -1,7 +1,7 @@
-"""A schedule recorded from two engines of vLLM's as input.
+"""A schedule recorded from a prefill and a decode engine of vLLM, as input.
 
-Prompts are computed on one, and the other reads their KV over a link, after a proxy has passed the
-request on.
+A proxy passes each request from the prefill engine to the decode engine, which then reads the KV
+over a link.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ SIDES = ("prefill", "decode")
 
 
 class RecordedNixl(Options):
-    """The connector's settings, as vLLM resolved them; times in ticks."""
+    """Settings of NixlConnector, as vLLM resolved them; times in ticks."""
 
     role: Literal["kv_producer", "kv_consumer", "kv_both"]
     block_bytes: tuple[int, ...]
@@ -56,9 +56,9 @@ class RecordedNixl(Options):
 
 
 class PairedEngine(VllmEngine):
-    """pd: the connector's settings, of a MultiConnector with its role.
+    """Settings of one engine. pd: settings of its NixlConnector, with its role.
 
-    offload: those of the offloading connector in it; None: there is none.
+    offload: settings of the OffloadingConnector in the same MultiConnector; None without one.
     """
 
     pd: RecordedNixl
@@ -66,17 +66,18 @@ class PairedEngine(VllmEngine):
 
 
 class PairedEngines(Options):
-    """The two engines."""
+    """Settings of the prefill and the decode engine."""
 
     prefill: PairedEngine
     decode: PairedEngine
 
 
 class PairLink(Options):
-    """Ticks of a read: latency + bytes / bytes_per_tick, rounded up. shared: one after the other.
-    handshake: of the first contact. launch: from the launch of a step to its reads and its poll.
-    launch_empty: an iteration without tokens takes them too, as on the clock of case 153. idle:
-    that an engine without work sleeps.
+    """Ticks of a read: latency + bytes / bytes_per_tick, rounded up.
+
+    shared: whether reads run one after the other. handshake: ticks of the first contact. launch:
+    from the launch of a step to its reads and its poll. launch_empty: whether an iteration without
+    tokens has this delay too, as in case 153. idle: time that an engine without work sleeps.
     """
 
     latency: int = Field(ge=0, le=MOST_TICKS)
@@ -105,11 +106,11 @@ class TickReads:
 
 
 class PairRequest(VllmRequest):
-    """gone: the client leaves after the prompt was computed.
+    """A recorded request. gone: whether the client disconnects after prefill.
 
-    delay: ticks before it comes to the decode engine, in addition to the proxy's. fail_read: its
-    read fails. direct: it goes to the decode engine alone. kv_transfer_params: as the client sends
-    them to the prefill engine.
+    delay: ticks before it reaches the decode engine, in addition to the proxy's. fail_read: whether
+    its read fails. direct: whether it goes only to the decode engine. kv_transfer_params: as sent
+    by the client to the prefill engine.
     """
 
     gone: bool = False
@@ -125,10 +126,11 @@ class PairRequest(VllmRequest):
 
 
 class VllmPairCase(RecordedCase):
-    """A schedule of two engines of vLLM's, rows of the prefill engine before those of the other.
+    """A schedule of two vLLM engines; rows of the prefill engine come before those of the decode
+    engine.
 
-    proxy: ticks from the answer of the prefill engine to the arrival at the decode engine.
-    transfer: how long copies to and from the prefill engine's host memory take.
+    proxy: ticks from the prefill engine's answer to the arrival at the decode engine. transfer:
+    durations of copies to and from the prefill engine's host memory.
     """
 
     recognised_by: ClassVar[str] = "engine.prefill"
@@ -174,7 +176,7 @@ class VllmPairCase(RecordedCase):
 
 
 class PairReplay:
-    """The two engines on one clock."""
+    """The two simulated engines on one clock."""
 
     def __init__(self, case: VllmPairCase) -> None:
         self._case = case
@@ -200,7 +202,7 @@ class PairReplay:
         )
 
     def rows(self) -> list[Row]:
-        """The rows of both engines."""
+        """Simulate, and return the rows of both engines."""
         self._env.run()
         return [{"side": side, **row} for side in SIDES for row in self._rows[side].rows]
 
@@ -213,7 +215,7 @@ class PairReplay:
             self._prefill.submit(request._replace(output_tokens=1, max_tokens=1))
 
     def _answered(self, request: Request) -> None:
-        """The prefill engine has answered; its answer leaves with the end of the iteration."""
+        """Handle an answer of the prefill engine, which is sent at the end of the iteration."""
         asked = self._asked[request.id]
         if asked.gone:
             return
@@ -239,7 +241,7 @@ class PairReplay:
         )
 
     def _tiered(self, producer: NixlProducer) -> Connector:
-        """The connector of the prefill engine, with host memory if it has that."""
+        """The prefill engine's connector, including host memory if it has any."""
         engine, transfer = self._case.engine.prefill, self._case.transfer
         rows = self._rows["prefill"]
         if engine.offload is None or transfer is None or not isinstance(rows, TieredPairRows):

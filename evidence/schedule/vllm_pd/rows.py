@@ -1,4 +1,4 @@
-"""The rows of a schedule recorded from two engines of vLLM's with a NixlConnector between them."""
+"""Rows of a schedule recorded from two vLLM engines with a NixlConnector between them."""
 
 from collections import deque
 from typing import Any
@@ -19,10 +19,12 @@ KEPT_FOR = ("reads", "received", "sent", "expired")  # iterations without tokens
 
 
 class PairRows(VllmRows):
-    """Rows of iterations of one engine with tokens, a preemption, or a read or a free for the other
-    engine. defers: the engine counts blocks that a step in flight may write. fails: a failed read
-    ends its request. lists: the fields that a connector writes; kept_for: those for which a row
-    without tokens is kept.
+    """Rows of one engine's iterations with tokens, a preemption, or a read or free for the other
+    engine.
+
+    defers: whether the engine defers frees of blocks that a step in flight may write. fails:
+    whether a failed read ends its request. lists: fields that a connector writes. kept_for: fields
+    for which a row without tokens is written.
     """
 
     lists: tuple[str, ...] = LISTS
@@ -34,11 +36,11 @@ class PairRows(VllmRows):
         self._defers, self._fails = defers, fails
 
     def beyond(self, noted: dict[str, list[Any]]) -> dict[str, Any]:
-        """Further fields of a row, of what the connectors wrote."""
+        """Further fields of a row, from the connectors' events."""
         return {}
 
     def counts(self) -> dict[str, Any]:
-        """Counts that rows have at the beginning and at the end."""
+        """Counts that the first and the last row contain."""
         return {"deferred": 0} if self._defers else {}
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
@@ -87,7 +89,7 @@ class PairRows(VllmRows):
 class TieredPairRows(PairRows):
     """Rows of a prefill engine with host memory.
 
-    `lookup` has the answers of both connectors, in the order in which they were asked.
+    `lookup` lists the answers of both connectors, in the order of the calls.
     """
 
     lists = tuple(dict.fromkeys((*LISTS, *connected_rows.LISTS)))
@@ -95,7 +97,7 @@ class TieredPairRows(PairRows):
     _host: HostRows
 
     def watch(self, connector: OffloadingConnector) -> None:
-        """The connector of host memory is built."""
+        """Start observing the host-memory connector once it is built."""
         self._host = HostRows(connector, self.journal, by_group=self._by_group)
 
     def beyond(self, noted: dict[str, list[Any]]) -> dict[str, Any]:
@@ -107,14 +109,14 @@ class TieredPairRows(PairRows):
 
 
 def _in_ticks(read: list[Any]) -> list[Any]:
-    """A read as the recording has it: one number of blocks where there is one group."""
+    """A read in the form of recordings: a single number of blocks if there is one group."""
     name, blocks, num_bytes, start_ps, end_ps = read
     shown = blocks[0] if len(blocks) == 1 else blocks
     return [name, shown, num_bytes, start_ps // TICK_PS, end_ps // TICK_PS]
 
 
 def kept_blocks(scheduler: ContinuousScheduler) -> int:
-    """Blocks of finished requests that are yet to be read."""
+    """Number of blocks of finished requests that are held for transfer."""
     allocator = scheduler.allocator
     assert isinstance(allocator, PagedAllocator)
     return sum(sum(allocator.held_blocks(seq)) for seq in scheduler.connection.kept)
