@@ -82,7 +82,7 @@ def test_import_offers_prompt_repetition_as_an_option(tmp_path: Path) -> None:
     assert not any("repeat" in note for note in imported(tmp_path, rows, prompts_repeat=0).notes)
 
 
-def test_lengths_without_order_have_no_period() -> None:
+def test_random_or_equal_prompt_lengths_have_no_period() -> None:
     rng = random.Random(1)
     assert period_of([rng.randint(1, 40) for _ in range(5000)]) is None
     assert period_of([500] * 1000) is None  # any order of these looks like one
@@ -95,7 +95,7 @@ def test_lengths_without_order_have_no_period() -> None:
     rounds=st.integers(3, 8),
     others=st.integers(0, 2),
 )
-def test_a_period_is_found_through_a_few_other_requests(
+def test_period_of_prompt_lengths_is_found_despite_a_few_outliers(
     lengths: list[int], rounds: int, others: int
 ) -> None:
     found = lengths * rounds
@@ -109,7 +109,7 @@ def test_a_period_is_found_through_a_few_other_requests(
 # --- limits in flight -------------------------------------------------------------------------
 
 
-def test_a_closed_loop_is_one_in_the_scenario(tmp_path: Path) -> None:
+def test_requests_of_a_closed_loop_become_closed_loop_arrivals(tmp_path: Path) -> None:
     rows = capped(400, 1e6, 12)
     found = imported(tmp_path, rows)
     arrivals = found.scenario["workload"]["arrivals"]
@@ -156,7 +156,7 @@ def test_a_benchmark_with_a_rate_and_a_limit_keeps_both(tmp_path: Path, rate: An
 
 
 @pytest.mark.parametrize("rate", [1.0, 5.0, 20.0])
-def test_an_open_loop_has_no_limit(tmp_path: Path, rate: float) -> None:
+def test_requests_of_an_open_loop_give_no_max_concurrency(tmp_path: Path, rate: float) -> None:
     rows = poisson(3000, rate, [50, 60, 70])
     requests = [
         SourceRequest(str(at), round(sent * 1e9), 50, 8, None, round((sent + e2e) * 1e9))
@@ -173,7 +173,7 @@ def test_prompts_repeat_option_without_requests_is_refused(
         import_sources(["vllm serve facebook/opt-125m"], GIVEN, tmp_path / "x.toml", **choice)
 
 
-def test_a_number_before_words_is_read(tmp_path: Path) -> None:
+def test_max_num_seqs_followed_by_words_is_imported_as_its_number(tmp_path: Path) -> None:
     text = (
         '{"model": "facebook/opt-125m", "gpu": "H100", "block_size": 16, "max_model_len": 2048, '
         '"max_num_seqs": "256 by default"}'

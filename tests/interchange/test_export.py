@@ -31,7 +31,7 @@ def simulation() -> Simulation:
 
 
 @pytest.mark.parametrize("label", ["doubling", "max-buffer"])
-def test_a_run_can_be_opened_as_a_snapshot(
+def test_run_exported_as_a_torch_snapshot_can_be_read(
     simulation: Simulation, label: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "run.pickle"
@@ -61,7 +61,9 @@ def test_snapshot_of_another_moment_has_fewer_blocks(
     assert 0 < least.requested < most.requested
 
 
-def test_a_pool_of_blocks_has_nothing_to_show(simulation: Simulation, tmp_path: Path) -> None:
+def test_torch_snapshot_of_a_paged_allocator_is_refused(
+    simulation: Simulation, tmp_path: Path
+) -> None:
     path = tmp_path / "run.pickle"
     with pytest.raises(InputError, match="one allocation"):
         write_torch_snapshot(simulation, "paged", path)

@@ -152,7 +152,7 @@ def test_export_has_all_metrics_of_vllms_dashboards(asked: str, exported: Export
             assert all(f'{label}="' in found[0] for label in CHOSEN_BY)
 
 
-def test_gaps_between_tokens_are_those_of_the_answers(exported: Exported) -> None:
+def test_exported_inter_token_gaps_sum_to_the_decode_times(exported: Exported) -> None:
     families = {each.name: each for each in prometheus(text_of("vllm-metrics", exported))}
     name = "vllm:inter_token_latency_seconds"
     samples = {s.name: s.value for s in families[name].samples if "le" not in s.labels}
@@ -162,7 +162,7 @@ def test_gaps_between_tokens_are_those_of_the_answers(exported: Exported) -> Non
     assert samples[f"{name}_sum"] == pytest.approx(decoding.sum() / PS_PER_S)
 
 
-def test_a_series_is_openmetrics_and_follows_the_ledger(exported: Exported) -> None:
+def test_exported_series_is_valid_openmetrics_and_follows_the_ledger(exported: Exported) -> None:
     text = text_of("openmetrics", exported, every_s=0.5, start_unix_s=1000.0)
     # The reader forgets a histogram's series at its second moment, so each is read by itself.
     lines = text.splitlines(keepends=True)
@@ -193,7 +193,7 @@ def test_a_series_is_openmetrics_and_follows_the_ledger(exported: Exported) -> N
     assert moments[-1]["vllm:time_to_first_token_seconds"].type == "histogram"
 
 
-def test_a_scrape_is_imported_as_the_same_pool(
+def test_exported_scrape_is_imported_as_the_same_pool(
     exported: Exported, simulation: Simulation, tmp_path: Path
 ) -> None:
     folder = write_all("vllm-metrics", exported, tmp_path / "scrape")
@@ -205,7 +205,7 @@ def test_a_scrape_is_imported_as_the_same_pool(
     assert measured["preemptions"] == exported.run.summary["preemptions"]
 
 
-def test_a_scrape_of_layers_of_two_kinds_is_the_same_pool(tmp_path: Path) -> None:
+def test_exported_scrape_of_a_hybrid_model_is_imported_as_the_same_pool(tmp_path: Path) -> None:
     tables = TABLES | {
         "model": {"name": "openai/gpt-oss-20b", "max_model_len": 2048},
         "device": {"name": "h100"},
@@ -258,7 +258,7 @@ def test_exported_client_results_equal_the_summary(exported: Exported, tmp_path:
                 assert read.description.measured[f"{figure}_{stat}_s"] == pytest.approx(expected)
 
 
-def test_an_aiperf_folder_has_the_engines_gauges(exported: Exported, tmp_path: Path) -> None:
+def test_exported_aiperf_folder_has_the_engines_gauges(exported: Exported, tmp_path: Path) -> None:
     made = imported(write_all("aiperf", exported, tmp_path / "aiperf"), tmp_path)
     assert made.scenario["memory"] == {"num_gpu_blocks": 160}
     assert made.recording is not None
@@ -364,7 +364,7 @@ def test_exported_flags_are_imported_as_the_same_options(
     assert again.model.tensor_parallel_size == tensor_parallel_size
 
 
-def test_stages_on_unlike_gpus_are_set_before_the_command(tmp_path: Path) -> None:
+def test_exported_command_lists_gpus_of_unequal_stages_first(tmp_path: Path) -> None:
     model = {**TABLES["model"], "pipeline_parallel_size": 2, "pp_layer_partition": "5,7"}
     device = {"name": "l40s", "stage": [{"number": 2, "name": "l4"}]}
     made = {**TABLES, "model": model, "device": device, "step_time": {"kind": "roofline"}}
@@ -388,7 +388,7 @@ SHARED = {
 }
 
 
-def test_gpus_that_share_a_model_are_flags_of_the_command(tmp_path: Path) -> None:
+def test_parallel_sizes_become_flags_of_the_exported_command(tmp_path: Path) -> None:
     model = {"name": "deepseek-v2-lite", "max_model_len": 4096, **SHARED}
     made = {**TABLES, "model": model, "step_time": {"kind": "roofline"}}
     made["allocator"] = [{"kind": "paged"}]
@@ -478,7 +478,9 @@ OPTIONS: dict[str, type[Options]] = {
 
 
 @pytest.mark.parametrize("table", OPTIONS)
-def test_no_key_of_a_server_is_left_out_in_silence(table: str, exported: Exported) -> None:
+def test_every_scenario_key_changes_the_exported_command_or_a_note(
+    table: str, exported: Exported
+) -> None:
     assert SET[table].keys() | ELSEWHERE[table] == OPTIONS[table].model_fields.keys()
     drafts = {"method": "eagle", "num_speculative_tokens": 2}
     loras = {**exported.scenario["memory"], "max_loras": 4}
@@ -500,7 +502,7 @@ def test_no_key_of_a_server_is_left_out_in_silence(table: str, exported: Exporte
         assert found.startswith("#") or "vllm serve" in found or found == f"{table}.{key}"
 
 
-def test_adapters_are_flags_that_come_back(tmp_path: Path) -> None:
+def test_lora_settings_survive_export_and_import(tmp_path: Path) -> None:
     tables = {**TABLES, "memory": {"max_loras": 4, "max_lora_rank": 64}}
     tables["allocator"] = [{"kind": "paged"}]
     tables["scheduler"] = {"kind": "continuous", "max_cpu_loras": 8, "lora_load_ms": 15}
@@ -516,7 +518,7 @@ def test_adapters_are_flags_that_come_back(tmp_path: Path) -> None:
     assert again["scheduler"]["max_cpu_loras"] == 8
 
 
-def test_a_replica_of_a_group_has_the_flags_of_its_group(tmp_path: Path) -> None:
+def test_exported_replica_has_the_flags_of_its_fleet_group(tmp_path: Path) -> None:
     group = {"replicas": 2, "model": {"quantization": "fp8"}, "device": {"name": "l4"}}
     group["scheduler"] = {"kind": "continuous", "max_num_seqs": 32}
     tables = {**TABLES, "allocator": [{"kind": "paged"}], "step_time": {"kind": "roofline"}}
@@ -539,7 +541,7 @@ def test_a_replica_of_a_group_has_the_flags_of_its_group(tmp_path: Path) -> None
     assert "--quantization fp8" in second
 
 
-def test_equal_replicas_have_one_command_and_ranks_are_a_flag(tmp_path: Path) -> None:
+def test_equal_replicas_export_one_command_and_ranks_a_flag(tmp_path: Path) -> None:
     tables = {**TABLES, "allocator": [{"kind": "paged"}]}
     tables["fleet"] = {"replicas": 4, "router": {"kind": "vllm-dp"}, "cells": 2}
     path, out = tmp_path / "fleet.toml", tmp_path / "serve.sh"
@@ -557,7 +559,7 @@ def test_export_notes_a_missing_drafter_head(exported: Exported) -> None:
     assert "# no flag sets speculative_config.acceptance_rate = 0.7" in text
 
 
-def test_drafts_and_retention_are_flags_too(exported: Exported) -> None:
+def test_speculative_config_and_retention_become_flags(exported: Exported) -> None:
     kept = {**exported.scenario["allocator"][0], "prefix_cache_retention_interval": "none"}
     drafting = {"method": "mtp", "num_speculative_tokens": 2, "acceptance_rate": 0.7}
     changed = {**exported.scenario, "allocator": [kept], "speculative_config": drafting}
@@ -590,7 +592,7 @@ def test_every_export_format_writes_a_file_or_names_a_reason(form: str, tmp_path
     assert (tmp_path / "paged").exists()
 
 
-def test_a_stored_result_exports_as_the_run_it_was(tmp_path: Path) -> None:
+def test_stored_result_exports_the_same_files_as_its_run(tmp_path: Path) -> None:
     scenario = tmp_path / "small.toml"
     scenario.write_text(to_toml(TABLES | {"workload": TABLES["workload"] | {"num_requests": 5}}))
     runner = CliRunner()
@@ -612,7 +614,7 @@ def test_a_stored_result_exports_as_the_run_it_was(tmp_path: Path) -> None:
         (["--to", "perfetto", "--allocator", "pagd"], "no such allocator"),
     ],
 )
-def test_options_of_another_format_are_refused(
+def test_export_options_of_another_format_are_refused(
     arguments: list[str], fault: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -623,7 +625,7 @@ def test_options_of_another_format_are_refused(
     assert not out.exists()
 
 
-def test_each_replica_of_a_fleet_has_its_label(tmp_path: Path) -> None:
+def test_exported_metrics_label_each_replica_of_a_fleet(tmp_path: Path) -> None:
     scenario = tmp_path / "fleet.toml"
     scenario.write_text(to_toml({**TABLES, "allocator": "paged", "fleet": {"replicas": 3}}))
     done = {}
@@ -646,7 +648,7 @@ def test_each_replica_of_a_fleet_has_its_label(tmp_path: Path) -> None:
     assert "paged #0" in str(told.exception)
 
 
-def test_a_tiers_hits_and_copies_are_in_the_scrape_and_come_back(tmp_path: Path) -> None:
+def test_tier_hits_and_copies_survive_export_and_import(tmp_path: Path) -> None:
     tier = {"kind": "vllm-offloading", "kv_offloading_size": 1, "load_gb_per_s": 4.0}
     chats: dict[str, Any] = {
         "kind": "sessions",

@@ -189,7 +189,7 @@ def test_device_is_inferred_from_a_unique_memory_size(tmp_path: Path) -> None:
 # --- requests ---------------------------------------------------------------------------------
 
 
-def test_lookups_get_their_answers_from_the_client(tmp_path: Path) -> None:
+def test_lmcache_lookups_get_output_lengths_from_otel_spans(tmp_path: Path) -> None:
     spans = SAMPLES["otel-spans"](tmp_path)
     other = json.loads(spans.read_text())
     found = other["resourceSpans"][0]["scopeSpans"][0]["spans"]
@@ -209,7 +209,7 @@ def test_lookups_get_their_answers_from_the_client(tmp_path: Path) -> None:
     kvsim.simulate(Scenario.load(tmp_path / "made.toml"))  # it runs
 
 
-def test_requests_of_another_run_are_left_aside(tmp_path: Path) -> None:
+def test_requests_of_another_run_are_left_out_with_a_note(tmp_path: Path) -> None:
     made = imported(
         tmp_path, SAMPLES["vllm-bench"](tmp_path), SAMPLES["trace"](tmp_path), gpu="h100"
     )
@@ -218,7 +218,7 @@ def test_requests_of_another_run_are_left_aside(tmp_path: Path) -> None:
     assert made.merged.requests.hash_block_tokens is None
 
 
-def test_requests_sent_out_of_order_are_put_in_order(tmp_path: Path) -> None:
+def test_requests_are_imported_in_order_of_arrival(tmp_path: Path) -> None:
     result = bench_result() | {"start_times": [6.0, 5.0, 5.5]}
     path = write(tmp_path / "bench.json", json.dumps(result))
     looped = imported(tmp_path, path, gpu="h100")  # at most so many in flight, all at once
@@ -232,7 +232,7 @@ def test_requests_sent_out_of_order_are_put_in_order(tmp_path: Path) -> None:
     assert [row.prompt_tokens for row in ObservedRun.read(tmp_path / "made.run").rows] == [20, 10]
 
 
-def test_a_summary_alone_becomes_a_load_of_the_same_means(tmp_path: Path) -> None:
+def test_benchmark_summary_becomes_a_synthetic_load_with_its_means(tmp_path: Path) -> None:
     result = {key: value for key, value in bench_result().items() if not isinstance(value, list)}
     path = write(tmp_path / "bench.json", json.dumps(result | {"request_rate": 2.5}))
     made = imported(tmp_path, path, gpu="h100")
@@ -243,7 +243,7 @@ def test_a_summary_alone_becomes_a_load_of_the_same_means(tmp_path: Path) -> Non
     assert not made.recording.served
 
 
-def test_imported_measurements_are_an_observed_run(tmp_path: Path) -> None:
+def test_imported_measurements_are_written_as_an_observed_run(tmp_path: Path) -> None:
     made = imported(tmp_path, SAMPLES["vllm-bench"](tmp_path), gpu="h100")
     assert made.recording is not None
     run = ObservedRun.read(tmp_path / "made.run")
@@ -252,7 +252,7 @@ def test_imported_measurements_are_an_observed_run(tmp_path: Path) -> None:
     assert any("async_scheduling" in line for line in run.assumptions)
 
 
-def test_a_logs_clock_is_found_by_quarters_of_an_hour(tmp_path: Path) -> None:
+def test_time_zone_of_a_log_is_found_in_quarter_hours(tmp_path: Path) -> None:
     # The log's 20:37:00 is 18:37:00 UTC: of the requests' time, in a zone two hours ahead.
     began = datetime(2026, 6, 10, 18, 36, 55, tzinfo=UTC).timestamp()
     result = bench_result() | {"benchmark_start_time_unix": began, "start_times": [5.0, 6.0, 6.5]}
@@ -269,7 +269,7 @@ def test_a_logs_clock_is_found_by_quarters_of_an_hour(tmp_path: Path) -> None:
 
 
 @real
-def test_a_real_run_as_an_aiperf_folder_gets_the_same_verdict(tmp_path: Path) -> None:
+def test_real_run_converted_to_aiperf_has_equal_errors(tmp_path: Path) -> None:
     native = ObservedRun.read(REAL)
     folder = tmp_path / "aiperf"
     write_aiperf_folder(folder, native)
@@ -343,7 +343,7 @@ def test_settings_of_several_runs_are_matched_to_the_imported_requests(tmp_path:
 
 
 @real
-def test_records_alone_have_a_time_for_everything(tmp_path: Path) -> None:
+def test_aiperf_records_alone_give_all_request_times(tmp_path: Path) -> None:
     native = ObservedRun.read(REAL)
     path = tmp_path / "profile_export.jsonl"
     write_records(path, native)
@@ -355,9 +355,7 @@ def test_records_alone_have_a_time_for_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["facebook/opt-125m", "openai/gpt-oss-20b"])
-def test_a_pool_given_in_bytes_is_the_same_in_the_log_and_in_the_metrics(
-    model: str, tmp_path: Path
-) -> None:
+def test_command_log_and_metrics_of_one_pool_in_bytes_agree(model: str, tmp_path: Path) -> None:
     """The engine's own blocks and tokens of so many bytes, for layers alike and of two kinds."""
     total, given = 20 * 2**30 + 12345, {"gpu": "h100", "engine_version": "0.22.0"}
     memory = MemoryOptions(kv_cache_bytes=total, engine_version="0.22.0")
@@ -386,13 +384,13 @@ def test_a_pool_given_in_bytes_is_the_same_in_the_log_and_in_the_metrics(
         assert table == {"kv_cache_bytes": said.num_gpu_blocks * plan.bytes_per_block}
 
 
-def test_a_concurrency_of_next_to_nothing_makes_no_length_without_end() -> None:
+def test_tiny_max_concurrency_label_limits_max_model_len() -> None:
     labels = {"kv_cache_size_tokens": "64000", "kv_cache_max_concurrency": "5e-324"}
     assert cache_settings(labels, "test")["max_model_len"] == MOST_TOKENS
 
 
 @pytest.mark.skipif(not LOGS.is_dir(), reason="KVSIM_STARTUP_LOGS_DIR has no logs")
-def test_tokens_and_gibibytes_of_real_logs_agree() -> None:
+def test_kv_tokens_and_kv_gib_of_real_logs_agree() -> None:
     with (LOGS / "startup-logs.csv").open(newline="") as file:
         told = {row["id"]: row for row in csv.DictReader(file)}
     parts = re.split(r"^## (log\d+) .*$", (LOGS / "excerpts.txt").read_text(), flags=re.MULTILINE)
@@ -435,7 +433,7 @@ def test_tokens_and_gibibytes_of_real_logs_agree() -> None:
         ("-tp 4 -dcp 3", "decode_context_parallel_size 3 does not divide"),
     ],
 )
-def test_an_option_that_a_known_model_cannot_have_is_named(
+def test_option_that_the_model_cannot_have_is_refused_by_name(
     flags: str, named: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=named):
@@ -487,7 +485,7 @@ def test_import_notes_an_image_newer_than_known_versions(tmp_path: Path) -> None
 
 
 @formats
-def test_a_hybrid_models_blocks_are_bytes(tmp_path: Path) -> None:
+def test_num_gpu_blocks_of_a_hybrid_model_are_imported_as_bytes(tmp_path: Path) -> None:
     scrape = FORMATS / "metrics" / "vllm_0.22.0_gpt-oss-120b_h200.txt"
     made = imported(tmp_path, scrape, gpu="h200", engine_version="0.22.0")
     # 18 layers a group, 8 heads of 64 values of 2 bytes, keys and values.
@@ -527,7 +525,7 @@ def test_a_real_file_of_each_tool_is_imported(
         )
 
 
-def test_import_command_prints_its_account(tmp_path: Path) -> None:
+def test_import_command_prints_assumptions_and_written_files(tmp_path: Path) -> None:
     source = SAMPLES["vllm-bench"](tmp_path)
     out = tmp_path / "made.toml"
     arguments = ["import", str(source), "--device", "h100", "--out", str(out)]
@@ -540,7 +538,7 @@ def test_import_command_prints_its_account(tmp_path: Path) -> None:
     assert told["written"][0] == str(out)
 
 
-def test_an_unknown_file_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_unrecognised_file_is_a_one_line_error(tmp_path: Path) -> None:
     path = write(tmp_path / "notes.txt", "nothing to import")
     with pytest.raises(InputError, match="no format that kvsim imports"):
         imported(tmp_path, path)
@@ -652,7 +650,7 @@ def test_pipeline_stages_are_imported_if_a_run_supports_them(
 
 
 @pytest.mark.parametrize(("asked", "split"), [({}, True), ({"async_scheduling": True}, False)])
-def test_older_versions_do_not_schedule_asynchronously_over_stages(
+def test_older_vllm_with_pipeline_stages_gets_async_scheduling_off(
     asked: dict[str, bool], split: bool
 ) -> None:
     settings = ServerSettings(model="llama-3.1-8b", pipeline_parallel_size=2)

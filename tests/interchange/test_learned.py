@@ -65,7 +65,7 @@ def test_import_fits_step_times_to_the_benchmark_unless_disabled(tmp_path: Path)
     assert tpot_ms(fitted) == pytest.approx(measured, rel=0.08)
 
 
-def test_a_result_of_a_fitted_server_tells_a_narrower_range(tmp_path: Path) -> None:
+def test_result_with_fitted_step_times_says_so_in_a_remark(tmp_path: Path) -> None:
     fitted, _ = imported(tmp_path, benchmark(2.0, 20.0))
     said = " ".join(remarks(simulate(str(fitted))))
     assert "Step times were fitted on a run of this server" in said

@@ -79,13 +79,13 @@ def test_run_and_doctor_show_measured_and_simulated_numbers(tmp_path: Path) -> N
     assert found["difference"]["tpot_s"]["p50"] == pytest.approx(difference["tpot_s"]["p50"])
 
 
-def test_a_changed_scenario_says_that_the_measurement_is_from_before(tmp_path: Path) -> None:
+def test_measurement_shown_after_set_is_labelled_as_from_before(tmp_path: Path) -> None:
     scenario = imported(tmp_path, SUMMARY)
     summary = json.loads(invoke("run", scenario, "--set", "scheduler.max_num_seqs=8", "--json"))
     assert summary["measured"]["source"].endswith("before scheduler.max_num_seqs=8")
 
 
-def test_requests_that_were_timed_give_the_figures_that_a_report_lacks(tmp_path: Path) -> None:
+def test_figures_missing_in_a_report_are_computed_from_timed_requests(tmp_path: Path) -> None:
     result = bench_result()
     measured = measured_beside(imported(tmp_path, result))
     assert measured is not None
@@ -96,7 +96,7 @@ def test_requests_that_were_timed_give_the_figures_that_a_report_lacks(tmp_path:
     assert measured.e2e_s.p99 == 0.5
 
 
-def test_lengths_known_by_means_get_the_spread_of_measured_times(
+def test_spread_of_lengths_is_estimated_from_latency_percentiles(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "mine.toml"
@@ -126,7 +126,7 @@ def day(*busy: tuple[int, int, int]) -> list[GaugeSample]:
     ]
 
 
-def test_the_gauges_of_a_day_give_those_of_the_benchmark() -> None:
+def test_gauges_of_a_day_are_aligned_with_timed_requests_across_time_zones() -> None:
     """Timed requests of another time zone, among other loads of other sizes."""
     samples = day((1000, 1300, 9), (7000, 7200, 4), (50_000, 50_400, 7))
     zero = (OCT_10 + 7000 + 2 * 3600) * NS_PER_S  # two hours west of where the server is
@@ -138,7 +138,7 @@ def test_the_gauges_of_a_day_give_those_of_the_benchmark() -> None:
     assert [sample.running for _, sample in kept[:-2]] == [4] * 20
 
 
-def test_a_benchmark_known_by_means_is_found_by_its_length_or_its_date() -> None:
+def test_benchmark_without_timed_requests_is_aligned_by_length_or_date() -> None:
     samples = day((1000, 1300, 9), (7000, 7200, 4), (50_000, 50_200, 4))
     by_length = Client(0, 300 * NS_PER_S, in_flight=9)
     found = place(samples, by_length, zones=False)
@@ -149,7 +149,7 @@ def test_a_benchmark_known_by_means_is_found_by_its_length_or_its_date() -> None
     assert found == Placed(-(OCT_10 + 50_000) * NS_PER_S, pytest.approx(0.0, abs=0.1))
 
 
-def test_gauges_of_another_load_are_left_out_with_the_reason() -> None:
+def test_gauges_that_fit_no_shift_are_left_out_with_the_reason() -> None:
     samples = day((1000, 1300, 9))
     zero = (OCT_10 + 1000) * NS_PER_S
     other = Client(zero, 200 * NS_PER_S, [(zero, zero + 200 * NS_PER_S)] * 100)
@@ -157,7 +157,7 @@ def test_gauges_of_another_load_are_left_out_with_the_reason() -> None:
     assert "same length" in str(place(samples, Client(0, 9000 * NS_PER_S), zones=False))
 
 
-def test_differences_have_the_keys_of_a_summary() -> None:
+def test_measured_differences_use_the_keys_of_a_summary() -> None:
     measured = MeasuredSummary.parse(
         {"source": "x", "makespan_s": 2.0, "waiting_mean": 0.0,
          "ttft_s": {"mean": 1.0, "p50": None, "p90": None, "p95": None, "p99": None}},

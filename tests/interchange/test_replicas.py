@@ -66,7 +66,7 @@ def fleet(*sources: Path) -> dict[str, Any] | None:
         (COMPOSE, {"replicas": 5, "router": {"kind": "round-robin"}}),
     ],
 )
-def test_a_manifest_has_replicas(
+def test_replicas_of_a_manifest_become_a_fleet(
     tmp_path: Path, text: str, expected: dict[str, Any] | None
 ) -> None:
     assert fleet(write(tmp_path / "manifest.yaml", text)) == expected
@@ -92,7 +92,7 @@ def scrapes(folder: Path, *blocks: int) -> list[Path]:
     return paths
 
 
-def test_scrapes_of_servers_are_replicas_and_pools_that_differ_are_groups(tmp_path: Path) -> None:
+def test_scrapes_of_servers_become_replicas_grouped_by_pool_size(tmp_path: Path) -> None:
     paths = scrapes(tmp_path, 4000, 4000, 3000)
     found = fleet(*paths)
     assert found is not None
@@ -105,7 +105,7 @@ def test_scrapes_of_servers_are_replicas_and_pools_that_differ_are_groups(tmp_pa
     assert again.contradictions == ()
 
 
-def test_as_many_servers_as_the_manifest_has(tmp_path: Path) -> None:
+def test_number_of_scrapes_must_equal_the_manifests_replicas(tmp_path: Path) -> None:
     paths = scrapes(tmp_path, 4000, 3000)
     manifest = write(tmp_path / "manifest.yaml", DEPLOYMENT.format(count=2, flags=""))
     found = fleet(manifest, *paths)
@@ -116,7 +116,7 @@ def test_as_many_servers_as_the_manifest_has(tmp_path: Path) -> None:
         fleet(manifest, *paths)
 
 
-def test_engines_of_one_scrape_are_ranks_of_one_server(tmp_path: Path) -> None:
+def test_engines_in_one_scrape_become_data_parallel_ranks(tmp_path: Path) -> None:
     (path,) = scrapes(tmp_path, 4000)
     ranks = [line for line in path.read_text().splitlines() if 'engine="0"' in line]
     assert ranks
@@ -151,7 +151,7 @@ def test_imported_moe_ranks_share_experts_and_step_together(
     assert result.fleets[0]["requests"]["finished"] == 40
 
 
-def test_ranks_of_a_dense_model_share_nothing(tmp_path: Path) -> None:
+def test_data_parallel_ranks_of_a_dense_model_are_independent_replicas(tmp_path: Path) -> None:
     text = DEPLOYMENT.format(count=1, flags=', "--data-parallel-size=2"')
     found = import_sources([str(write(tmp_path / "m.yaml", text))], GIVEN, tmp_path / "x.toml")
     assert "data_parallel_size" not in found.scenario["model"]

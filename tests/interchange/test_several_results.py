@@ -25,7 +25,7 @@ def bench(folder: Path, name: str, **changed: Any) -> Path:
     return path
 
 
-def test_a_folder_of_results_is_a_scenario_each(tmp_path: Path) -> None:
+def test_each_bench_result_in_a_folder_becomes_a_scenario(tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()
     for users in (4, 8, 16):
@@ -41,7 +41,7 @@ def test_a_folder_of_results_is_a_scenario_each(tmp_path: Path) -> None:
         import_sources([str(folder)], NAMED | {"model": "opt-125m"}, tmp_path / "made.toml")
 
 
-def test_stages_of_inference_perf_count_and_their_sum_does_not(tmp_path: Path) -> None:
+def test_each_inference_perf_stage_becomes_a_scenario_and_the_summary_none(tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()
     for name, rate in (("stage_0", 1.0), ("stage_1", 2.0), ("summary", 1.5)):
@@ -68,7 +68,7 @@ def test_stages_of_inference_perf_count_and_their_sum_does_not(tmp_path: Path) -
     assert rates == [1.0, 2.0]
 
 
-def test_servers_of_one_manifest_are_a_scenario_each(tmp_path: Path) -> None:
+def test_each_distinct_server_of_a_manifest_becomes_a_scenario(tmp_path: Path) -> None:
     path = tmp_path / "pods.yaml"
     path.write_text(
         "".join(
@@ -99,7 +99,9 @@ def scrape(folder: Path, name: str, started: float, finished: int, seconds: floa
     return path
 
 
-def test_scrapes_of_one_start_are_one_server_and_counters_are_differences(tmp_path: Path) -> None:
+def test_scrapes_with_one_start_time_are_one_server_with_counter_differences(
+    tmp_path: Path,
+) -> None:
     before = scrape(tmp_path, "a.txt", 1.7e9, 10, 10.0)
     after = scrape(tmp_path, "b.txt", 1.7e9, 30, 50.0)
     ((_, made),) = results(tmp_path, after, before)
@@ -113,7 +115,7 @@ def test_scrapes_of_one_start_are_one_server_and_counters_are_differences(tmp_pa
     assert fleet.scenario["fleet"]["replicas"] == 2
 
 
-def test_counters_of_drafts_are_the_acceptance_or_are_said(tmp_path: Path) -> None:
+def test_draft_counters_give_the_acceptance_rate_or_a_note(tmp_path: Path) -> None:
     counted = scrape(tmp_path, "a.txt", 1.7e9, 10, 10.0)
     ((_, alone),) = results(tmp_path, counted)
     notes = " ".join(note for read in alone.reads for note in read.description.notes)
@@ -151,7 +153,7 @@ def side(role: str, engine: str, seqs: int, *, named: bool) -> str:
 
 
 @pytest.mark.parametrize(("engine", "named"), [("vllm", True), ("vllm", False), ("sglang", False)])
-def test_prefill_and_decode_servers_of_a_manifest_are_one_scenario(
+def test_prefill_and_decode_servers_of_a_manifest_become_one_scenario(
     tmp_path: Path, engine: str, *, named: bool
 ) -> None:
     path = tmp_path / "pair.yaml"
@@ -173,7 +175,7 @@ def test_prefill_and_decode_servers_of_a_manifest_are_one_scenario(
         assert any("prefill side of a pair" in each for each in alone.notes)
 
 
-def test_a_further_node_of_a_server_is_no_server(tmp_path: Path) -> None:
+def test_headless_node_is_not_imported_as_a_server(tmp_path: Path) -> None:
     path = tmp_path / "nodes.yaml"
     path.write_text(
         "deployment:\n"

@@ -67,7 +67,7 @@ def test_out_of_memory_messages_of_torch_are_parsed(tmp_path):
     assert "31.4% of what was missing is fragmentation" in third
 
 
-def test_memory_stats_have_no_pieces(tmp_path):
+def test_memory_stats_give_a_ledger_without_largest_free_block(tmp_path):
     path = tmp_path / "stats.json"
     path.write_text(json.dumps(STATS))
     (ledger,) = read_torch_memory(path).ledgers
@@ -132,7 +132,7 @@ def with_failure(recorder, *after):
         ([{"action": "free_requested", "size": 12 * MIB}], 36 * MIB, None),
     ],
 )
-def test_the_last_failure_of_a_snapshot(after, unused, largest):
+def test_last_failed_request_of_a_snapshot_has_its_free_memory(after, unused, largest):
     recorder, fails = failed(TorchCachingArena(180 * MIB))
     assert fails
     snapshot = parse_snapshot(with_failure(recorder, *after), "snapshot")
@@ -141,11 +141,11 @@ def test_the_last_failure_of_a_snapshot(after, unused, largest):
     assert found.fragmented == found.missing == 10 * MIB
 
 
-def test_expandable_segments_remove_the_fragmentation():
+def test_allocation_that_fails_by_fragmentation_fits_expandable_segments():
     assert not failed(ExpandableArena(180 * MIB))[1]
 
 
-def test_a_snapshot_with_a_failure_says_so(tmp_path):
+def test_snapshot_command_prints_a_failed_request(tmp_path):
     recorder, _ = failed(TorchCachingArena(180 * MIB))
     path = tmp_path / "at.pickle"
     path.write_bytes(pickle.dumps(at_failure(recorder)))

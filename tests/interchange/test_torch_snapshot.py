@@ -74,7 +74,7 @@ def written(recorder, folder):
 )
 @given(ops=OPS)
 @settings(max_examples=25, deadline=None)
-def test_torch_snapshot_agrees_with_the_arena_and_torch_reads_it(arena_of, ops, tmp_path_factory):
+def test_recorded_snapshot_equals_the_arena_and_torch_can_read_it(arena_of, ops, tmp_path_factory):
     viz = pytest.importorskip("torch.cuda._memory_viz")
     arena = arena_of()
     recorder = SnapshotRecorder(arena)
@@ -107,7 +107,7 @@ def test_torch_snapshot_agrees_with_the_arena_and_torch_reads_it(arena_of, ops, 
 
 @given(ops=OPS)
 @settings(max_examples=50, deadline=None)
-def test_replaying_a_trace_leads_to_the_same_levels(ops, tmp_path_factory):
+def test_replayed_torch_trace_reproduces_blocks_and_byte_counts(ops, tmp_path_factory):
     arena = TorchCachingArena(100 * MIB)
     recorder = SnapshotRecorder(arena)
     live = churn(arena, ops)
@@ -124,7 +124,7 @@ def test_replaying_a_trace_leads_to_the_same_levels(ops, tmp_path_factory):
         assert ledger is None or ledger.peak_requested == peak
 
 
-def test_torch_replay_names_faults_of_its_input():
+def test_torch_replay_of_impossible_operations_is_refused():
     def run(*operations):
         return list(replay(operations, TorchCachingArena(30 * MIB)))
 
@@ -140,7 +140,7 @@ def test_torch_replay_names_faults_of_its_input():
         run(Operation("alloc", 1, 600), Operation("alloc", 1, 600))
 
 
-def test_a_doubling_run_names_its_owners_and_times(tmp_path):
+def test_snapshot_trace_of_doubling_regions_has_owners_and_times(tmp_path):
     layout = KVLayout((KVGroup("full", 2, 4096),))
     options = ALLOCATORS.get("doubling").parse(
         {"initial_tokens": 16, "extend_in_place": True}, "allocator"
@@ -220,7 +220,7 @@ def segment(address=0, size=10, blocks=None, **fields):
         ),
     ],
 )
-def test_a_hostile_or_broken_file_is_refused_in_one_line(content, message, tmp_path):
+def test_malicious_or_damaged_snapshot_is_a_one_line_error(content, message, tmp_path):
     path = tmp_path / "snapshot.pickle"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
@@ -228,7 +228,7 @@ def test_a_hostile_or_broken_file_is_refused_in_one_line(content, message, tmp_p
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_snapshot_file_is_a_one_line_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file: cannot write; got (Not a directory|File exists)"):
         SnapshotRecorder(FirstFitArena(10)).write(tmp_path / "file/s")
@@ -236,7 +236,7 @@ def test_a_missing_file_is_named(tmp_path):
         read_snapshot(tmp_path / "nowhere.pickle")
 
 
-def test_the_command_shows_each_device(tmp_path):
+def test_snapshot_command_prints_every_device(tmp_path):
     """Two devices; one block waits for another stream, under either of its names."""
     data = {
         "segments": [

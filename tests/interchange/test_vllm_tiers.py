@@ -34,7 +34,7 @@ def read(flags: list[str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("tiers", CHAINS, ids=str)
-def test_flags_give_the_tiers_back(tiers: list[dict[str, Any]]) -> None:
+def test_tiers_written_as_flags_are_read_back_unchanged(tiers: list[dict[str, Any]]) -> None:
     assert read(list(flags_of(tiers))) == tiers
     whole = [
         {"kind": tier["kind"]} | TIERS.parse(tier, "tier").model_dump(exclude_none=True)
@@ -44,7 +44,7 @@ def test_flags_give_the_tiers_back(tiers: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("tiers", [CHAINS[1], CHAINS[4]], ids=str)
-def test_a_command_line_is_imported_with_its_tiers(
+def test_imported_vllm_command_gives_its_kv_tiers(
     tmp_path: Path, tiers: list[dict[str, Any]]
 ) -> None:
     words = ["vllm", "serve", "facebook/opt-125m", *flags_of(tiers)]
@@ -56,7 +56,7 @@ def test_a_command_line_is_imported_with_its_tiers(
     assert "host_cache_gib" not in imported.scenario["allocator"][0]
 
 
-def test_tiers_among_several_connectors_are_read() -> None:
+def test_kv_tiers_of_a_multi_connector_are_read() -> None:
     (_, text) = flags_of(CHAINS[4])
     nixl = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
     both = {
@@ -69,12 +69,12 @@ def test_tiers_among_several_connectors_are_read() -> None:
     assert notes == ["kv_transfer_config: the connector NixlConnector is not simulated from flags"]
 
 
-def test_a_tier_that_is_not_vllms_has_no_flags() -> None:
+def test_lmcache_tier_as_vllm_flags_is_refused() -> None:
     with pytest.raises(InputError, match=r"tier\.0\.kind.*lmcache"):
         list(flags_of([{"kind": "lmcache", "max_local_cpu_size": 1.0}]))
 
 
-def test_unsupported_settings_are_noted() -> None:
+def test_unsupported_connector_settings_are_noted() -> None:
     tiers, notes = tiers_of(None, {"kv_connector": "LMCacheMPConnector"})
     assert not tiers
     assert "LMCacheMPConnector" in notes[0]

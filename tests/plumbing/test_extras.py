@@ -13,7 +13,7 @@ from kvsim.plumbing.errors import InputError
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_extra_is_one_of_the_package_and_brings_its_library() -> None:
+def test_every_extra_is_declared_with_its_library_in_pyproject() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for library, extra in extras.EXTRAS.items():
         named = declared["optional-dependencies"][extra]
@@ -21,13 +21,13 @@ def test_every_extra_is_one_of_the_package_and_brings_its_library() -> None:
         assert not any(each.startswith(f"{library}>") for each in declared["dependencies"])
 
 
-def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_error_gives_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"--out: plotly is not .*pip install 'kvsim\[report\]'"):
         extras.need("plotly", where="--out")
 
 
-def test_a_command_that_meets_a_missing_library_ends_in_one_line(
+def test_command_without_its_library_is_a_one_line_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def without_scipy(names: object) -> object:

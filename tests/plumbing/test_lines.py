@@ -25,7 +25,7 @@ def test_a_small_gzip_of_blank_lines_takes_little_memory(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\v", "\x1e"])
-def test_lines_without_number_are_refused(
+def test_file_with_too_many_lines_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     monkeypatch.setattr(files, "MOST_LINES", 1000)
@@ -39,7 +39,7 @@ def test_lines_without_number_are_refused(
     assert look(path).text.endswith("b")
 
 
-def test_blank_lines_at_the_end_count_for_nothing(
+def test_blank_lines_at_the_end_are_dropped_and_not_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "MOST_LINES", 10)

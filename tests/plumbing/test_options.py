@@ -34,7 +34,7 @@ def fault(table: dict[str, object]) -> str:
     return str(caught.value)
 
 
-def test_an_unknown_key_names_the_keys_of_its_own_table() -> None:
+def test_unknown_key_error_lists_the_keys_of_its_table() -> None:
     message = fault({"name": "a", "inner": {"widht": 3}})
     assert message.startswith("top.inner.widht: unknown key")
     assert "did you mean 'width'?" in message
@@ -62,7 +62,7 @@ def test_unknown_key_is_reported_before_the_missing_key() -> None:
         ({"facts": {"x": 1 << 63}}, "top.facts"),
     ],
 )
-def test_numbers_that_64_bits_or_arithmetic_cannot_hold(
+def test_numbers_beyond_64_bits_or_float_range_are_refused(
     table: dict[str, object], where: str
 ) -> None:
     message = fault({"name": "a", **table})
@@ -119,7 +119,7 @@ def test_printable_characters_are_unchanged(tables: Any) -> None:
     assert Scenario.from_table(made).labels() == ["é 漢 🚀\tx"]
 
 
-def test_a_pipeline_has_at_most_as_many_stages_as_models_have_layers(tables: Any) -> None:
+def test_pipeline_parallel_size_above_1024_is_refused(tables: Any) -> None:
     made = tables(allocator=[{"kind": "paged"}])
     made["model"]["pipeline_parallel_size"] = 10**9
     with pytest.raises(InputError, match="too large; got 1000000000; limit at most 1,024"):

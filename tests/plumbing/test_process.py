@@ -18,7 +18,7 @@ def _as_it_was() -> Iterator[None]:
     (gc.enable if enabled else gc.disable)()
 
 
-def test_a_simulation_leaves_the_collector_as_it_was() -> None:
+def test_simulation_restores_garbage_collection_thresholds() -> None:
     gc.set_threshold(500, 5, 7)
     seen = []
     simulation = Simulation(Scenario.load("chat", ["workload.num_requests=20"]))
@@ -36,7 +36,7 @@ def test_disabled_garbage_collection_stays_disabled() -> None:
         assert gc.get_threshold()[0] == 0
 
 
-def test_requests_leave_no_cycles() -> None:
+def test_simulated_requests_leave_no_reference_cycles() -> None:
     """So that memory is bounded however seldom anybody looks."""
     gc.disable()
     found = []

@@ -31,7 +31,7 @@ from kvsim.plumbing.reading.files import Text
         (b"\xff", "UTF-8"),
     ],
 )
-def test_invalid_json_names_its_fault(text: str | bytes, why: str) -> None:
+def test_invalid_json_is_refused_with_its_fault(text: str | bytes, why: str) -> None:
     with pytest.raises(json_text.JsonError, match=why):
         json_text.loads(text)
 
@@ -60,7 +60,7 @@ def test_valid_json_is_read() -> None:
         ("x", "Expected"),
     ],
 )
-def test_invalid_toml_names_its_fault(text: str, why: str, tmp_path: Path) -> None:
+def test_invalid_toml_is_refused_with_its_fault(text: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(toml_text.TomlError, match=why):
         toml_text.loads(text)
     (tmp_path / "a.toml").write_text(text)
@@ -68,7 +68,7 @@ def test_invalid_toml_names_its_fault(text: str, why: str, tmp_path: Path) -> No
         toml_text.read_table(tmp_path / "a.toml")
 
 
-def test_a_word_is_its_toml_value_or_itself() -> None:
+def test_word_is_parsed_as_toml_or_returned_unchanged() -> None:
     assert toml_text.value_of("32") == 32
     assert toml_text.value_of(" fcfs ") == "fcfs"
     assert toml_text.value_of("[1, 2]") == [1, 2]
@@ -76,7 +76,7 @@ def test_a_word_is_its_toml_value_or_itself() -> None:
     assert toml_text.value_of("[" * 5000) == "[" * 5000
 
 
-def test_a_field_longer_than_csv_allows_is_named() -> None:
+def test_csv_field_beyond_the_length_limit_is_refused() -> None:
     long = "x" * 200_000
     assert csv_rows.header_of(long) == []
     with pytest.raises(InputError, match="line 2: not CSV: field larger"):
@@ -87,7 +87,7 @@ def test_a_field_longer_than_csv_allows_is_named() -> None:
     assert rows == [(2, {"a": "1,5"}), (4, {"a": "2\n3", "b": "4"})]
 
 
-def test_only_files_are_read_and_only_so_large(tmp_path: Path) -> None:
+def test_folders_devices_and_too_large_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a folder, where a file is meant"):
         files.read_bytes(tmp_path)
     with pytest.raises(InputError, match="a device, where a file is meant"):
@@ -101,7 +101,7 @@ def test_only_files_are_read_and_only_so_large(tmp_path: Path) -> None:
         files.read_bytes(path, 4)
 
 
-def test_a_small_file_asks_for_little_memory(tmp_path: Path) -> None:
+def test_reading_a_small_file_allocates_little_memory(tmp_path: Path) -> None:
     """Asked for up to gibibytes, `read` makes room for gibibytes first."""
     small = tmp_path / "small"
     small.write_bytes(b"two\n")

@@ -71,7 +71,9 @@ def test_line_of_a_toml_key_is_found(path: str, line: int | None) -> None:
         ),
     ],
 )
-def test_an_error_names_file_line_and_label(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_scenario_error_gives_file_line_and_label(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
     path = tmp_path / "own.toml"
     path.write_text(TEXT)
     Scenario.load(path)
@@ -100,7 +102,7 @@ def test_build_error_names_file_and_line(tmp_path: Path, old: str, new: str, wor
     assert str(caught.value).startswith("device.name: unknown device")
 
 
-def test_a_key_of_the_command_line_has_no_line(tmp_path: Path) -> None:
+def test_error_in_an_override_gives_no_line_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text(TEXT)
     for override in ("allocator.ours.block_size=-1", "seed=-1", "memory.num_gpu_blocks=-1"):

@@ -12,7 +12,7 @@ from kvsim.readers.reader import Source, look
 
 
 @pytest.mark.parametrize("blank", ["\n", " ", "\t\n", "- \n", "vllm serve\n"])
-def test_blank_lines_are_read_in_linear_time(tmp_path: Path, blank: str) -> None:
+def test_files_with_many_blank_lines_are_read_in_linear_time(tmp_path: Path, blank: str) -> None:
     """A quadratic search takes minutes of these."""
     path = tmp_path / "blank"
     path.write_text(blank * 65_536)

@@ -63,13 +63,13 @@ def held(table: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
          {"speculative_config": {"method": "draft_model", "model": "facebook/opt-125m"}}),
     ],
 )  # fmt: skip
-def test_a_flag_of_vllm_is_in_the_scenario(flags: str, wanted: dict[str, Any]) -> None:
+def test_vllm_flags_become_scenario_keys(flags: str, wanted: dict[str, Any]) -> None:
     found = imported(f"{VLLM} {flags}")
     assert held(found.scenario, wanted) == wanted
     assert not any("not read" in note for note in found.reads[0].description.notes)
 
 
-def test_the_numbers_of_a_list_are_not_the_model() -> None:
+def test_numbers_after_a_list_flag_are_not_taken_as_the_model() -> None:
     """Behind a flag that is read, and behind one that is not."""
     for flags in ("--cudagraph-capture-sizes 1 2 4", "--some-sizes 1 2 4"):
         found = imported(f"vllm serve {flags} --model facebook/opt-125m")
@@ -86,13 +86,15 @@ def test_the_numbers_of_a_list_are_not_the_model() -> None:
         ("Qwen/Qwen3-VL-8B-Instruct --language-model-only", {"language_model_only": True}),
     ],
 )
-def test_a_flag_of_some_models_is_in_their_scenario(served: str, wanted: dict[str, Any]) -> None:
+def test_model_specific_vllm_flags_become_scenario_keys(
+    served: str, wanted: dict[str, Any]
+) -> None:
     found = imported(f"vllm serve {served}")
     assert held(found.scenario["model"], wanted) == wanted
     assert not any("not read" in note for note in found.reads[0].description.notes)
 
 
-def test_flags_that_change_nothing_are_noted() -> None:
+def test_vllm_flags_without_effect_are_noted() -> None:
     cases = {
         "--quantization awq": "types are those of the model's config",
         "--max-loras 8": "do nothing without --enable-lora",
@@ -118,7 +120,7 @@ def test_flags_that_change_nothing_are_noted() -> None:
 
 
 @pytest.mark.parametrize("value", ["{method: ngram}", "[1]", "words"])
-def test_a_config_that_is_no_object_is_a_one_line_error(value: str) -> None:
+def test_speculative_config_that_is_not_an_object_is_refused(value: str) -> None:
     with pytest.raises(InputError, match="speculative_config"):
         imported(f"{VLLM} --speculative-config '{value}'")
 
@@ -209,7 +211,7 @@ services:
          "trtllm-serve facebook/opt-125m --max_seq_len 512", "trtllm-command"),
     ],
 )  # fmt: skip
-def test_compose_files_of_every_engine_are_read(
+def test_compose_files_of_vllm_sglang_and_tensorrt_llm_are_read(
     tmp_path: Path, image: str, command: str, form: str
 ) -> None:
     path = tmp_path / "compose.yaml"
@@ -227,7 +229,9 @@ def test_compose_files_of_every_engine_are_read(
     ("image", "flag"),
     [("vllm/vllm-openai:v0.11.0", "--model"), ("lmsysorg/sglang:v0.5.9", "--model-path")],
 )
-def test_two_servers_in_one_file_are_not_mixed(tmp_path: Path, image: str, flag: str) -> None:
+def test_two_servers_in_one_compose_file_are_refused_as_one_scenario(
+    tmp_path: Path, image: str, flag: str
+) -> None:
     """The flags of both were taken for those of one."""
     services = [
         f"  {name}:\n    image: {image}\n    command: ['python3', '-m', 'sglang.launch_server', "
@@ -262,13 +266,13 @@ def test_command_after_shell_prefixes_is_recognised(before: str) -> None:
 @pytest.mark.parametrize(
     "line", ["no such file.log", "vllm-log=no such file.log", "lmdeploy serve api_server a/b"]
 )
-def test_other_words_are_no_command(line: str) -> None:
+def test_text_without_a_server_command_is_no_such_file(line: str) -> None:
     with pytest.raises(InputError, match="no such file"):
         imported(line)
 
 
 @pytest.mark.parametrize("model", ["$MODEL", "${MODEL}", "$(MODEL)"])
-def test_a_model_in_a_variable_is_not_known(model: str) -> None:
+def test_model_in_an_unset_variable_is_refused(model: str) -> None:
     with pytest.raises(InputError, match=r"shell variable.*write its value"):
         imported(f"vllm serve {model} --max-model-len 512")
 
@@ -296,7 +300,7 @@ containers:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("form", ["inside", "flow", "block", "text"])
-def test_a_manifest_may_give_the_command_to_a_shell(
+def test_command_that_a_manifest_passes_to_a_shell_is_read(
     tmp_path: Path, image: str, command: str, form: str
 ) -> None:
     """Such a command in a list in brackets was "No closing quotation"."""
@@ -314,7 +318,7 @@ def test_a_manifest_may_give_the_command_to_a_shell(
     assert 512 in (read.description.settings.max_model_len, read.description.settings.n_ctx)
 
 
-def test_a_manifest_in_the_order_of_the_alphabet(tmp_path: Path) -> None:
+def test_manifest_with_alphabetical_keys_is_read(tmp_path: Path) -> None:
     """As `kubectl get -o yaml` writes it; "image:" was taken for the model."""
     path = tmp_path / "pod.yaml"
     path.write_text(
@@ -328,7 +332,7 @@ def test_a_manifest_in_the_order_of_the_alphabet(tmp_path: Path) -> None:
     assert held(imported(str(path)).scenario["model"], wanted) == wanted
 
 
-def test_sglangs_flags_are_in_the_scenario() -> None:
+def test_sglang_flags_become_scenario_keys() -> None:
     found = imported(
         f"{SGLANG} facebook/opt-125m --tp 1 --mem-fraction-static 0.6 --page-size 16 "
         "--chunked-prefill-size 256 --max-running-requests 9 --schedule-policy lpm "
@@ -351,7 +355,7 @@ def test_sglangs_flags_are_in_the_scenario() -> None:
     assert any("random is not one" in note for note in other.reads[0].description.notes)
 
 
-def test_tensorrts_flags_are_in_the_scenario() -> None:
+def test_tensorrt_llm_flags_become_scenario_keys() -> None:
     found = imported("trtllm-serve facebook/opt-125m --tp_size 1 --max_batch_size 7 "
                      "--max_num_tokens 999 --kv_cache_free_gpu_memory_fraction 0.5 "
                      "--num_postprocess_workers 8")  # fmt: skip
@@ -379,7 +383,7 @@ moe_config:
 """
 
 
-def test_tensorrts_options_in_yaml_are_in_the_scenario(tmp_path: Path) -> None:
+def test_tensorrt_llm_yaml_options_become_scenario_keys(tmp_path: Path) -> None:
     path = tmp_path / "extra.yaml"
     path.write_text(OPTIONS)
     found = imported("trtllm-serve facebook/opt-125m", str(path))
@@ -399,7 +403,7 @@ def test_tensorrts_options_in_yaml_are_in_the_scenario(tmp_path: Path) -> None:
     assert note == "options that are not read: kv_cache_config.host_cache_size, moe_config.backend"
 
 
-def test_tensorrts_limit_of_tokens_is_the_pool_and_said_to_be(tmp_path: Path) -> None:
+def test_tensorrt_llm_max_tokens_is_the_pool_size_with_a_note(tmp_path: Path) -> None:
     path = tmp_path / "extra.yaml"
     path.write_text('kv_cache_config: {"max_tokens": 4096}\n')
     found = imported("trtllm-serve facebook/opt-125m", str(path))
@@ -431,7 +435,7 @@ DP = f"{SGLANG} deepseek-ai/DeepSeek-R1 --tp 8 --max-running-requests 256"
 
 
 @pytest.mark.parametrize("flags", ["--dp 4 --enable-dp-attention", "--attn-dp-size 4"])
-def test_copies_of_the_attention_have_settings_of_one_copy(flags: str) -> None:
+def test_sglang_dp_attention_settings_are_divided_per_rank(flags: str) -> None:
     (read,) = read_sources([f"{DP} --chunked-prefill-size 16384 --ep-size 8 {flags}"], [])
     found = read.description.settings
     assert (found.tensor_parallel_size, found.data_parallel_size) == (2, 4)
@@ -440,7 +444,7 @@ def test_copies_of_the_attention_have_settings_of_one_copy(flags: str) -> None:
     assert found.schedule_conservativeness == 0.3
 
 
-def test_replicas_of_a_server_are_no_copies_of_its_attention() -> None:
+def test_sglang_dp_without_dp_attention_divides_nothing() -> None:
     (read,) = read_sources([f"{DP} --dp 4 --ep-size 1"], [])
     found = read.description.settings
     assert (found.tensor_parallel_size, found.data_parallel_size) == (8, 4)
@@ -448,7 +452,7 @@ def test_replicas_of_a_server_are_no_copies_of_its_attention() -> None:
     assert (found.max_num_seqs, found.schedule_conservativeness) == (256, None)
 
 
-def test_a_log_has_shared_the_chunk_out_before_it_prints() -> None:
+def test_logged_chunk_size_of_dp_attention_is_already_per_rank() -> None:
     log = (
         "server_args=ServerArgs(model_path='deepseek-ai/DeepSeek-R1', tp_size=8, dp_size=8, "
         "enable_dp_attention=True, chunked_prefill_size=1024, max_running_requests=512, "
@@ -463,12 +467,12 @@ def test_a_log_has_shared_the_chunk_out_before_it_prints() -> None:
     assert found["schedule_conservativeness"] == 0.3
 
 
-def test_copies_of_the_attention_share_the_gpus_evenly() -> None:
+def test_tp_size_not_divisible_by_attn_dp_size_is_refused() -> None:
     with pytest.raises(InputError, match="a multiple of attn_dp_size = 3"):
         read_sources([f"{DP} --attn-dp-size 3"], [])
 
 
-def test_a_flag_that_is_nearly_another_is_named_and_its_start_is_read() -> None:
+def test_misspelt_flag_gets_a_suggestion_and_unique_prefix_is_read() -> None:
     found = imported(
         f"{VLLM} --tensor-paralel-size 2 --max-num-seq 64 --port 80 --cpu-offload-gb 4"
     )

@@ -93,7 +93,7 @@ WHOLE = ("model-config",)
 
 
 @pytest.mark.parametrize("form", PUT)
-def test_unknown_keys_lines_and_columns_are_named(form: str, tmp_path: Path) -> None:
+def test_unknown_entries_of_any_source_are_noted_as_unread(form: str, tmp_path: Path) -> None:
     path = SAMPLES[form](tmp_path)
     (before,) = read_sources([str(path)], [])
     path.write_text(PUT[form](path.read_text()))
@@ -120,7 +120,7 @@ def flagged(text: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_flags_are_named_wherever_they_stand(form: str, tmp_path: Path) -> None:
+def test_unread_flags_anywhere_in_a_file_are_noted(form: str, tmp_path: Path) -> None:
     """Of the server itself, and of a command or a key that no server of the file is started by."""
     text = flagged(FORMS[form])
     assert text != FORMS[form]
@@ -148,7 +148,7 @@ PRINTED = {
 
 
 @pytest.mark.parametrize("form", PRINTED)
-def test_printed_arguments_are_named_unless_they_are_off(form: str, tmp_path: Path) -> None:
+def test_unread_printed_arguments_are_noted_unless_off(form: str, tmp_path: Path) -> None:
     after, added = PRINTED[form]
     path = SAMPLES[form](tmp_path)
     path.write_text(path.read_text().replace(after, f"{after}, {added}"))
@@ -159,14 +159,14 @@ def test_printed_arguments_are_named_unless_they_are_off(form: str, tmp_path: Pa
     assert "hicache_zz" not in said
 
 
-def test_lines_that_go_on_are_counted(tmp_path: Path) -> None:
+def test_log_lines_of_tracebacks_are_counted(tmp_path: Path) -> None:
     path = SAMPLES["vllm-log"](tmp_path)
     path.write_text(f"{path.read_text()}Traceback (most recent call last):\n    at once\n# no\n")
     (read,) = read_sources([str(path)], [])
     assert any(note.endswith("tracebacks, not read: 3") for note in read.description.notes)
 
 
-def test_pages_say_which_blocks_and_flags_are_not_read(tmp_path: Path) -> None:
+def test_unread_blocks_and_flags_of_a_page_are_noted(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text(
         "Use --zz-unheard-of.\n```\nvllm serve facebook/opt-125m\n```\n```\nnothing\n```\n"
@@ -180,7 +180,7 @@ def test_pages_say_which_blocks_and_flags_are_not_read(tmp_path: Path) -> None:
     assert FLAG in said
 
 
-def test_servers_of_all_engines_in_a_manifest_are_read(tmp_path: Path) -> None:
+def test_vllm_and_sglang_servers_of_one_manifest_are_both_read(tmp_path: Path) -> None:
     path = tmp_path / "compose.yaml"
     path.write_text(
         "services:\n  a:\n    image: vllm/vllm-openai:v0.19.1\n    command: --model m "
@@ -194,12 +194,12 @@ def test_servers_of_all_engines_in_a_manifest_are_read(tmp_path: Path) -> None:
     assert "--zz-second" in " ".join(two.description.notes)
 
 
-def test_every_reader_is_in_this_test() -> None:
+def test_every_reader_is_tested_with_an_unknown_entry() -> None:
     assert {*PUT, *STRICT, *WHOLE} == set(readers(Source))
     assert {*PUT, *STRICT, *WHOLE} == set(SAMPLES)
 
 
-def test_unread_entries_are_noted_in_two_classes() -> None:
+def test_unread_entries_that_may_change_memory_are_noted_first() -> None:
     ledger = SourceLedger()
     ledger.there("keys", "", ["read", "max_num_seqs", "colour"])
     ledger.there("keys", "inner", ["kvCacheDtype", "name"])
@@ -210,7 +210,7 @@ def test_unread_entries_are_noted_in_two_classes() -> None:
     ]
 
 
-def test_lines_of_a_kind_are_one_and_hold_no_text_of_others() -> None:
+def test_unread_log_lines_are_grouped_and_lose_prompts_and_keys() -> None:
     lines = [
         *(f"INFO 06-10 20:35:0{at} [a.py:{at}] The new cache took {at} GiB" for at in range(3)),
         f"INFO 06-10 20:36:00 [b.py:1] prompt: '{PROMPT}', key sk-{SECRET} at /home/me/x",

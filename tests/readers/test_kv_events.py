@@ -56,7 +56,7 @@ def acts(size: int) -> st.SearchStrategy[list[tuple[str, int, int]]]:
 
 @settings(max_examples=60, deadline=None)
 @given(acts=acts(8), maps=st.booleans(), as_bytes=st.booleans(), as_frames=st.booleans())
-def test_the_cached_set_at_every_event(
+def test_cached_blocks_after_every_event_equal_the_pools(
     tmp_path_factory: pytest.TempPathFactory,
     acts: list[tuple[str, int, int]],
     maps: bool,
@@ -107,7 +107,7 @@ def test_cached_blocks_are_separate_by_layer_group_and_medium() -> None:
         (True, 344, "3aea6b429ed96b342ec7ebaabd71c2a7f382a66cbbb7d308056c98c5fa764693"),
     ],
 )
-def test_writer_of_kv_events_writes_vllms_bytes(maps: bool, size: int, digest: str) -> None:
+def test_encoded_kv_events_are_byte_for_byte_vllms(maps: bool, size: int, digest: str) -> None:
     """One batch as the structs of the wheels encode it: arrays of 0.22.0, maps of 0.33.0."""
     make, stored, removed, cleared = structs(maps=maps)
     hashes = [b"h" * 32, b"i" * 32]
@@ -120,7 +120,7 @@ def test_writer_of_kv_events_writes_vllms_bytes(maps: bool, size: int, digest: s
     assert (len(payload), hashlib.sha256(payload).hexdigest()) == (size, digest)
 
 
-def test_each_rank_publishes_for_itself(tmp_path: Path) -> None:
+def test_cleared_event_of_a_rank_leaves_other_ranks_cached(tmp_path: Path) -> None:
     make, stored, _, cleared = structs(maps=True)
     store = stored([1], None, [], 16, None, "GPU", None)
     batches_of = [make(1.0, [store], 0), make(1.0, [store], 1), make(2.0, [cleared()], 0)]
@@ -151,7 +151,7 @@ def test_kv_events_are_read_from_json_lines_of_batches_or_events(tmp_path: Path)
     assert read.description.measured["cached_blocks_at_the_end"] == 1
 
 
-def test_lost_batches_and_a_late_beginning_are_said(tmp_path: Path) -> None:
+def test_missing_batches_and_unknown_removals_are_noted(tmp_path: Path) -> None:
     make, _, removed, _ = structs(maps=False)
     payload = msgspec.msgpack.encode(make(1.0, [removed([9], "GPU")]))
     path = tmp_path / "events.bin"
@@ -173,7 +173,7 @@ def test_lost_batches_and_a_late_beginning_are_said(tmp_path: Path) -> None:
         (json.dumps([1.0, [["BlockStored", [1], None, [], -1]]]).encode(), "not a block size"),
     ],
 )
-def test_hostile_events_are_one_line(content: bytes, fault: str, tmp_path: Path) -> None:
+def test_damaged_kv_events_are_a_one_line_error(content: bytes, fault: str, tmp_path: Path) -> None:
     path = tmp_path / "events.bin"
     path.write_bytes(content)
     with pytest.raises(InputError, match=fault):

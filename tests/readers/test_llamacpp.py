@@ -18,7 +18,7 @@ def imported(*sources: str, **named: str) -> Imported:
     return import_sources(sources, {"gpu": "rtx-4090", **named}, Path("out.toml"))
 
 
-def test_a_log_gives_the_context_the_cache_and_the_requests(tmp_path: Path) -> None:
+def test_llama_server_log_gives_pool_slots_and_requests(tmp_path: Path) -> None:
     found = imported(str(SAMPLES["llama-log"](tmp_path)))
     assert found.scenario["memory"] == {"kv_cache_bytes": 144 << 20}
     assert found.scenario["allocator"] == [{"kind": "cells"}]
@@ -35,7 +35,7 @@ def test_a_log_gives_the_context_the_cache_and_the_requests(tmp_path: Path) -> N
     assert found.scenario["workload"]["kind"] == "trace"
 
 
-def test_a_command_line_is_sized_as_the_server_does(tmp_path: Path) -> None:
+def test_llama_server_flags_give_the_servers_pool_size(tmp_path: Path) -> None:
     found = imported(str(SAMPLES["llama-command"](tmp_path)))
     assert found.scenario["model"]["kv_cache_dtype"] == "q8_0"
     assert found.scenario["memory"] == {"kv_cache_bytes": 4096 * ROW * 34 // 32}
@@ -57,7 +57,7 @@ def test_unified_and_separate_slot_buffers_are_distinguished(tmp_path: Path) -> 
     assert both.scenario["memory"] == {"kv_cache_bytes": 2048 * ROW * 2}
 
 
-def test_ollama_pays_for_a_buffer_of_each_parallel_request(tmp_path: Path) -> None:
+def test_ollama_context_is_multiplied_by_parallel_requests(tmp_path: Path) -> None:
     found = imported(str(SAMPLES["ollama"](tmp_path)), model="opt-125m")
     assert found.scenario["memory"] == {"kv_cache_bytes": 2 * 4096 * ROW * 34 // 32}
     text = "OLLAMA_NUM_PARALLEL=20 OLLAMA_CONTEXT_LENGTH=32768 ollama serve"
@@ -77,6 +77,6 @@ def test_unsupported_settings_are_noted() -> None:
 @pytest.mark.parametrize(
     "words", ["-c many", "-ctk q9_9", "-np", "-c $CTX", "--cache-ram x", "-sps 7"]
 )
-def test_a_bad_flag_is_a_one_line_error(words: str) -> None:
+def test_invalid_llama_server_flag_is_a_one_line_error(words: str) -> None:
     with pytest.raises(InputError):
         imported(f"llama-server -m opt-125m.gguf {words}")

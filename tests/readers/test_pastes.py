@@ -20,7 +20,9 @@ COMMANDS = {
 
 @pytest.mark.parametrize("form", COMMANDS)
 @pytest.mark.parametrize("prompt", ["$ ", "root@host:~# ", ""])
-def test_a_log_below_its_command_is_two_sources(tmp_path: Path, form: str, prompt: str) -> None:
+def test_log_pasted_below_its_command_is_two_sources(
+    tmp_path: Path, form: str, prompt: str
+) -> None:
     log = SAMPLES[form](tmp_path)
     (alone,) = read_sources([str(log)], [])
     words = COMMANDS[form].replace(" --port", " \\\n    --port")
@@ -53,7 +55,7 @@ def test_code_blocks_of_a_pasted_page_are_sources(tmp_path: Path) -> None:
     assert model.build(out.parent).num_layers == 3
 
 
-def test_a_config_of_an_unknown_model_is_said(tmp_path: Path) -> None:
+def test_config_of_an_unsupported_model_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{"model_type": "nobody", "architectures": ["Nobody"]}')
     (read,) = read_sources([str(path)], [])
@@ -79,21 +81,21 @@ def sglang(folder: Path, *, tp: int = 1, free: float = 78.0, half: float = 6.87)
     return import_sources([str(path)], {"gpu": "h100"}, folder / "made.toml")
 
 
-def test_a_log_of_sglang_says_weights_memory_and_bytes(tmp_path: Path) -> None:
+def test_sglang_log_gives_weights_free_memory_and_kv_bytes(tmp_path: Path) -> None:
     found = sglang(tmp_path).merged.settings
     assert (found.weights_gib, found.free_memory_gib) == (15.28, 78.0)
     assert found.available_kv_gib == pytest.approx(13.74)
     assert not any("GPU" in note for note in sglang(tmp_path).notes)
 
 
-def test_bytes_that_do_not_fit_the_tokens_are_said(tmp_path: Path) -> None:
+def test_logged_kv_bytes_that_do_not_match_tokens_are_noted(tmp_path: Path) -> None:
     (doubt,) = (note for note in sglang(tmp_path, half=3.44).notes if "split over" in note)
     assert "split over 2 times as many GPUs" in doubt
     assert not any("split over" in note for note in sglang(tmp_path, tp=2, half=3.44).notes)
     assert any("another model" in note for note in sglang(tmp_path, half=13.74).notes)
 
 
-def test_weights_beyond_the_share_of_sglang_are_said(tmp_path: Path) -> None:
+def test_weights_larger_than_mem_fraction_static_are_noted(tmp_path: Path) -> None:
     path = tmp_path / "sglang.log"
     path.write_text(
         "$ sglang serve --model-path Qwen/Qwen3-8B --mem-fraction-static 0.5\n"
@@ -106,11 +108,11 @@ def test_weights_beyond_the_share_of_sglang_are_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("free", "words"), [(36.5, "others used the GPU"), (130.0, "another GPU")])
-def test_a_gpu_that_is_not_all_its_own_is_said(tmp_path: Path, free: float, words: str) -> None:
+def test_gpu_memory_in_use_before_loading_is_noted(tmp_path: Path, free: float, words: str) -> None:
     assert any(words in note for note in sglang(tmp_path, free=free).notes)
 
 
-def test_explicit_page_size_is_used(tmp_path: Path) -> None:
+def test_page_size_forced_by_sglangs_backend_is_used(tmp_path: Path) -> None:
     path = tmp_path / "sglang.log"
     path.write_text(
         "TensorRT-LLM MHA only supports page_size of 16, 32 or 64, changing page_size from None "

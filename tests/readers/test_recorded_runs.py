@@ -43,14 +43,14 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     return request.param, tmp_path
 
 
-def test_a_folder_is_claimed_by_its_kind_alone(made: tuple[str, Path]) -> None:
+def test_folder_of_runs_is_recognised_by_one_reader_only(made: tuple[str, Path]) -> None:
     name, folder = made
     claims = [each for each in COLLECTIONS if COLLECTIONS[each].sniff(look(folder))]
     assert claims == [name]
     assert not COLLECTIONS[name].sniff(look(folder.parent))
 
 
-def test_every_run_is_served_and_compared(made: tuple[str, Path]) -> None:
+def test_every_published_run_is_simulated_with_finite_figures(made: tuple[str, Path]) -> None:
     _, folder = made
     for _, trial in read_runs([folder]):
         assert set(trial.recorded) <= set(FIGURES)
@@ -78,13 +78,13 @@ def test_client_never_exceeds_max_in_flight(most: int) -> None:
     assert found["makespan_s"] == pytest.approx(20 / most * found["e2e_s"], rel=0.05)
 
 
-def test_a_client_with_room_sends_at_its_times() -> None:
+def test_concurrency_limit_that_is_never_reached_changes_nothing() -> None:
     waits = simulate_trial(trial(10, 10, gap_s=1.0), STEPS)
     free = simulate_trial(trial(10, None, gap_s=1.0), STEPS)
     assert waits == pytest.approx(free)
 
 
-def test_requests_before_the_first_failure_are_compared(tmp_path: Path) -> None:
+def test_only_requests_before_the_first_failure_are_compared(tmp_path: Path) -> None:
     blis_training(tmp_path)
     ((_, found),) = read_runs([tmp_path])
     assert len(found.requests) == 167 == len(found.counted or ()) + 1  # until 330.5 s
@@ -94,7 +94,7 @@ def test_requests_before_the_first_failure_are_compared(tmp_path: Path) -> None:
     assert any("clients gave up" in text for text in found.assumed)
 
 
-def test_prompts_come_again_as_their_lengths_do(tmp_path: Path) -> None:
+def test_periodic_prompt_lengths_give_repeated_prompts(tmp_path: Path) -> None:
     blis_training(tmp_path)
     rows = [
         {"id": at, "arrival_s": at, "prompt_tokens": 60 + at * at % 23, "output_tokens": 4,
@@ -121,7 +121,7 @@ def test_repeated_runs_are_averaged_and_unsupported_ones_left_out(tmp_path: Path
     assert first.recorded["ttft_s"] == pytest.approx(0.0215)
 
 
-def test_a_run_has_the_name_that_its_table_gives_it(tmp_path: Path) -> None:
+def test_run_names_begin_with_the_ids_in_runs_csv(tmp_path: Path) -> None:
     all_at_once(tmp_path)
     ids = [row["id"] for row in csv.DictReader((tmp_path / "runs.csv").read_text().splitlines())]
     assert [one.name.split(" ")[0] for _, one in read_runs([tmp_path])] == ids
@@ -184,7 +184,7 @@ def test_damaged_collection_is_a_one_line_error(
     assert "\n" not in str(done.exception)
 
 
-def test_a_run_that_cannot_be_simulated_is_named(tmp_path: Path) -> None:
+def test_run_of_an_unknown_model_is_listed_as_refused(tmp_path: Path) -> None:
     observed(tmp_path)
     (tmp_path / "meta.json").write_text(json.dumps({"model": "acme/Cool-1B", "gpu": "H100"}))
     told = CliRunner().invoke(app, ["validate", "runs", str(tmp_path), "--json"])
@@ -196,7 +196,7 @@ def test_a_run_that_cannot_be_simulated_is_named(tmp_path: Path) -> None:
 # --- the public ones ------------------------------------------------------------------------------
 
 
-def test_every_public_collection_is_read() -> None:
+def test_public_collections_give_the_expected_number_of_runs() -> None:
     root = os.environ.get("KVSIM_REAL_RUNS_DIR")
     if root is None:
         pytest.skip("KVSIM_REAL_RUNS_DIR names no folder of recorded runs")
@@ -212,7 +212,7 @@ def test_every_public_collection_is_read() -> None:
     assert found["residency-h100-qwen3-14b"] == 5
 
 
-def test_an_overloaded_h100_holds_as_many_tokens_as_it_did() -> None:
+def test_resident_tokens_of_an_overloaded_h100_are_within_one_percent() -> None:
     """The pool decides that, not the step times."""
     root = os.environ.get("KVSIM_REAL_RUNS_DIR")
     folder = Path(root or "") / "residency-h100-qwen3-14b"
@@ -224,7 +224,7 @@ def test_an_overloaded_h100_holds_as_many_tokens_as_it_did() -> None:
     assert all(abs(row["e2e_s"]) < 0.2 for row in errors.values())
 
 
-def test_every_run_can_be_examined(made: tuple[str, Path]) -> None:
+def test_doctor_examines_runs_of_every_collection(made: tuple[str, Path]) -> None:
     """`kvsim doctor` takes a run of each kind for what it is: a server, and what it really did."""
     name, folder = made
     asked = ["doctor", str(folder), "--json", "--requests", "100", "--repeat", "3", "--jobs", "1"]

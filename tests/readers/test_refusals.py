@@ -29,7 +29,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("kind", UNKNOWN)
-def test_a_refusal_names_the_nearest_format(tmp_path: Path, kind: str) -> None:
+def test_unrecognised_file_is_refused_with_the_nearest_format(tmp_path: Path, kind: str) -> None:
     text, words = UNKNOWN[kind]
     path = tmp_path / "file.txt"
     path.write_text(text)
@@ -63,7 +63,7 @@ OLDER = (
 )
 
 
-def test_an_older_log_of_llama_cpp_is_read(tmp_path: Path) -> None:
+def test_log_of_an_older_llama_cpp_is_read(tmp_path: Path) -> None:
     path = tmp_path / "llama.log"
     path.write_text(OLDER)
     (read,) = read_sources([str(path)], [])
@@ -73,7 +73,7 @@ def test_an_older_log_of_llama_cpp_is_read(tmp_path: Path) -> None:
     assert found.kv_cache_dtype == "q8_0"
 
 
-def test_a_name_with_a_hyphen_is_whole(tmp_path: Path) -> None:
+def test_served_model_name_with_hyphens_is_read_in_full(tmp_path: Path) -> None:
     path = tmp_path / "vllm.log"
     path.write_text(
         "INFO 06-10 20:36:00 [core.py:1] Initializing a V1 LLM engine (v0.11.0) with config: "
@@ -83,7 +83,7 @@ def test_a_name_with_a_hyphen_is_whole(tmp_path: Path) -> None:
     assert read.description.settings.served_model_name == "ibm-granite/granite-4.0-micro"
 
 
-def test_a_point_of_inferencex_has_its_times_in_seconds(tmp_path: Path) -> None:
+def test_inferencex_latencies_are_read_as_seconds(tmp_path: Path) -> None:
     plain = {k: v for k, v in bench_result().items() if not k.endswith("_ms")}
     path = tmp_path / "point.json"
     path.write_text(json.dumps(plain | {"median_ttft": 0.5, "p99_tpot": 0.02}))

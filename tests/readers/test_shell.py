@@ -34,7 +34,7 @@ def test_flags_are_read_from_scripts_manifests_and_yaml(tmp_path: Path, form: st
     ["vllm serve $MODEL --max-model-len $LEN", "services:\n  a:\n    image: vllm/vllm-openai:v1\n"
      "    command: --model ${MODEL} --max-model-len $LEN\n"],
 )  # fmt: skip
-def test_unset_variables_are_asked_for_by_name_and_filled_by_options(
+def test_unset_shell_variables_are_refused_until_options_set_them(
     tmp_path: Path, text: str
 ) -> None:
     with pytest.raises(InputError, match=r"\$MODEL \(model\), \$LEN \(max_model_len\)") as raised:
@@ -44,7 +44,7 @@ def test_unset_variables_are_asked_for_by_name_and_filled_by_options(
     assert made.merged.settings.max_model_len == 64
 
 
-def test_words_that_may_be_flags_are_asked_for_and_a_port_is_not(tmp_path: Path) -> None:
+def test_unset_variable_that_may_hold_flags_is_refused_but_a_port_is_not(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\$EXTRA \(words that may be flags\)"):
         imported(tmp_path, "vllm serve facebook/opt-125m --port $PORT $EXTRA")
     made = imported(
@@ -55,7 +55,7 @@ def test_words_that_may_be_flags_are_asked_for_and_a_port_is_not(tmp_path: Path)
     assert made.merged.settings.max_num_seqs == 9
 
 
-def test_sums_are_computed_or_their_variables_are_asked_for(tmp_path: Path) -> None:
+def test_shell_arithmetic_is_computed_once_its_variables_are_set(tmp_path: Path) -> None:
     text = "LEN=100\nvllm serve facebook/opt-125m --max-model-len $((LEN * 2 + $MORE))"
     with pytest.raises(InputError, match=r"\$MORE \(max_model_len\)"):
         imported(tmp_path, text)
@@ -63,19 +63,19 @@ def test_sums_are_computed_or_their_variables_are_asked_for(tmp_path: Path) -> N
     assert made.merged.settings.max_model_len == 256
 
 
-def test_flags_in_damaged_yaml_are_no_empty_command(tmp_path: Path) -> None:
+def test_invalid_yaml_with_flags_is_refused(tmp_path: Path) -> None:
     text = FORMS["kubernetes"]
     with pytest.raises(InputError, match="not YAML"):
         imported(tmp_path, f"a:\n  b: 1\n c: 2\n{text}")
 
 
-def test_a_server_without_flags_is_said(tmp_path: Path) -> None:
+def test_manifest_without_readable_flags_is_noted(tmp_path: Path) -> None:
     text = "template:\n  image: vllm/vllm-openai:v0.19.1\n  serve_args: ['--max-num-seqs=7']\n"
     made = imported(tmp_path, text, model="facebook/opt-125m")
     assert "no flag of the server is found in it" in made.reads[0].description.notes
 
 
-def test_templates_of_several_words_are_asked_for(tmp_path: Path) -> None:
+def test_helm_template_with_several_words_needs_a_variable(tmp_path: Path) -> None:
     text = "spec:\n  containers:\n  - command: [sh, -c, 'vllm serve facebook/opt-125m " \
         "--data-parallel-size {{ or .Spec.Data 1 }}']\n"  # fmt: skip
     with pytest.raises(InputError, match=r"\$or_Spec_Data_1 \(data_parallel_size\)"):
@@ -84,7 +84,7 @@ def test_templates_of_several_words_are_asked_for(tmp_path: Path) -> None:
     assert made.merged.settings.data_parallel_size == 2
 
 
-def test_variables_made_in_a_loop_are_asked_for_by_name(tmp_path: Path) -> None:
+def test_variables_built_in_a_loop_are_refused_by_name(tmp_path: Path) -> None:
     text = (
         "TP=1\nSIZES=4\nfor TP in 1 2; do\n  SIZES+=,$TP\ndone\nLEN=$(cat len.txt)\n"
         "vllm serve facebook/opt-125m -tp $TP --cudagraph-capture-sizes $SIZES --max-model-len $LEN"
@@ -94,7 +94,7 @@ def test_variables_made_in_a_loop_are_asked_for_by_name(tmp_path: Path) -> None:
     assert "--variable SIZES=VALUE --variable LEN=VALUE" in str(raised.value)
 
 
-def test_values_that_a_run_may_have_otherwise_are_said(tmp_path: Path) -> None:
+def test_defaults_and_conditional_values_of_a_script_are_noted(tmp_path: Path) -> None:
     made = imported(
         tmp_path,
         'SEQS=3\nPORT=${PORT:-1}\nif [ "$BIG" = 1 ]; then\n  SEQS=8\nfi\n'
@@ -106,7 +106,7 @@ def test_values_that_a_run_may_have_otherwise_are_said(tmp_path: Path) -> None:
     assert not any("PORT" in note for note in notes)
 
 
-def test_the_engines_own_variables_are_named_and_keys_are_not(tmp_path: Path) -> None:
+def test_engine_environment_variables_are_noted_without_secrets(tmp_path: Path) -> None:
     made = imported(
         tmp_path,
         "export VLLM_USE_V1=0 VLLM_API_KEY=sk-secret\nNCCL_P2P_DISABLE=1 vllm serve "
@@ -116,7 +116,7 @@ def test_the_engines_own_variables_are_named_and_keys_are_not(tmp_path: Path) ->
     assert note.endswith("not read: NCCL_P2P_DISABLE, VLLM_USE_V1")
 
 
-def test_keys_of_yaml_are_flags_and_the_unknown_ones_are_named(tmp_path: Path) -> None:
+def test_yaml_keys_are_read_as_flags_and_unknown_ones_noted(tmp_path: Path) -> None:
     made = imported(
         tmp_path,
         "model: facebook/opt-125m\nno-enable-prefix-caching: true\n"
@@ -156,7 +156,7 @@ def test_shell_words_are_parsed_as_by_a_shell() -> None:
     ["${" * 20_000, "$(" * 20_000, "'a " * 20_001, '"\\"' * 20_000, "x=(" * 20_000,
      "`a" * 20_001, "${A:-" * 5_000 + "}" * 5_000, "a=$a$a\n" * 400],
 )  # fmt: skip
-def test_a_script_takes_time_in_proportion_to_its_length(text: str) -> None:
+def test_script_parsing_time_is_proportional_to_its_length(text: str) -> None:
     begun = time.process_time()
     with contextlib.suppress(InputError):
         read_script(f"vllm serve m\n{text}")
@@ -179,12 +179,14 @@ def test_manifest_parsing_time_is_proportional_to_its_length(tmp_path: Path, res
     ["docker run -v /x/vllm:/y/vllm serve/image", "say 'vllm serve a is up'",
      "docker build -t x/vllm serve", "pkill -f 'vllm serve a --port 1'"],
 )  # fmt: skip
-def test_a_script_that_only_names_the_server_is_refused(tmp_path: Path, text: str) -> None:
+def test_script_that_mentions_but_never_starts_a_server_is_refused(
+    tmp_path: Path, text: str
+) -> None:
     with pytest.raises(InputError, match="no command of the file starts it"):
         imported(tmp_path, f"{text}\nvllm_serve=1  # vllm serve\necho vllm serve\n")
 
 
-def test_containers_that_run_another_program_are_no_servers(tmp_path: Path) -> None:
+def test_container_that_runs_another_program_is_no_server(tmp_path: Path) -> None:
     text = (
         "containers:\n- image: vllm/vllm-openai:v0.8.5\n  command: [sh, -c]\n"
         "  args: [vllm serve facebook/opt-125m --max-num-seqs 7 --node-rank 0]\n"
@@ -197,7 +199,7 @@ def test_containers_that_run_another_program_are_no_servers(tmp_path: Path) -> N
     assert "2 servers have these settings: one is taken" in made.reads[0].description.notes
 
 
-def test_arguments_deeper_than_the_command_are_its_own(tmp_path: Path) -> None:
+def test_nested_args_in_a_manifest_belong_to_the_command(tmp_path: Path) -> None:
     text = (
         "spec:\n  command: [python3, -m, sglang.launch_server]\n  image: x\n  configs:\n"
         "  - name: default\n    args: [--model-path, facebook/opt-125m, --context-length, '64']\n"
@@ -205,7 +207,7 @@ def test_arguments_deeper_than_the_command_are_its_own(tmp_path: Path) -> None:
     assert imported(tmp_path, text).merged.settings.max_model_len == 64
 
 
-def test_commands_of_one_text_are_split_and_templates_of_manifests_are_asked_for(
+def test_compose_command_in_one_string_is_split_and_dotted_variables_are_set(
     tmp_path: Path,
 ) -> None:
     compose = (

@@ -80,7 +80,7 @@ def test_every_format_has_a_sample() -> None:
 
 
 @pytest.mark.parametrize("name", tuple(SOURCES))
-def test_a_sample_is_of_one_format_alone(name: str, tmp_path: Path) -> None:
+def test_sample_is_recognised_by_its_own_reader_only(name: str, tmp_path: Path) -> None:
     source = look(SAMPLES[name](tmp_path))
     assert [other for other in SOURCES if SOURCES[other].sniff(source)] == [name]
 
@@ -106,7 +106,7 @@ def test_importing_page_lists_the_parts_of_each_reader() -> None:
 
 
 @pytest.mark.parametrize("name", tuple(SOURCES))
-def test_a_sample_becomes_a_scenario_without_its_secrets(name: str, tmp_path: Path) -> None:
+def test_imported_sample_writes_no_secret_or_prompt(name: str, tmp_path: Path) -> None:
     source = SAMPLES[name](tmp_path)
     out = tmp_path / "out" / "made.toml"
     imported = import_sources([str(source)], GIVEN, out)
@@ -127,7 +127,7 @@ def test_a_sample_becomes_a_scenario_without_its_secrets(name: str, tmp_path: Pa
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_a_damaged_file_is_a_one_line_error(name: str, tmp_path: Path, data: st.DataObject) -> None:
+def test_damaged_sample_is_a_one_line_error(name: str, tmp_path: Path, data: st.DataObject) -> None:
     path = SAMPLES[name](tmp_path)
     content = bytearray(path.read_bytes())
     if data.draw(st.booleans()):
@@ -172,7 +172,7 @@ def test_command_line_memory_flags_become_settings(tmp_path: Path) -> None:
          {"policy": "priority", "async_scheduling": False}),
     ],
 )  # fmt: skip
-def test_command_lines_of_vllm_give_their_settings(words: str, expected: dict[str, object]) -> None:
+def test_vllm_command_lines_become_settings(words: str, expected: dict[str, object]) -> None:
     (read,) = read_sources([words], [])
     said = read.description.settings.reported()
     assert said.pop("model") == "m"
@@ -234,7 +234,7 @@ MANIFESTS = {
 
 
 @pytest.mark.parametrize("form", MANIFESTS)
-def test_a_manifest_lists_a_command_line(form: str, tmp_path: Path) -> None:
+def test_vllm_command_in_a_manifest_becomes_settings(form: str, tmp_path: Path) -> None:
     path = write(tmp_path / "deployment.yaml", MANIFESTS[form].replace("SECRET", SECRET))
     (read,) = read_sources([str(path)], [])
     assert read.format == "vllm-command"
@@ -248,7 +248,7 @@ def test_a_manifest_lists_a_command_line(form: str, tmp_path: Path) -> None:
     assert SECRET not in str(read)
 
 
-def test_a_log_tells_settings_and_gauges(tmp_path: Path) -> None:
+def test_vllm_log_gives_settings_and_gauges(tmp_path: Path) -> None:
     found = described("vllm-log", tmp_path)
     said = found.settings.reported()
     assert said["engine_version"] == "0.22.1"
@@ -261,7 +261,7 @@ def test_a_log_tells_settings_and_gauges(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not LOGS.is_dir(), reason="KVSIM_STARTUP_LOGS_DIR has no logs")
-def test_figures_of_real_logs_equal_those_read_by_people() -> None:
+def test_settings_of_69_real_vllm_logs_equal_a_manual_reading() -> None:
     """Excerpts of 69 logs of vLLM 0.6 to 0.33, and what people read off each."""
     with (LOGS / "startup-logs.csv").open(newline="") as file:
         told = {row["id"]: row for row in csv.DictReader(file)}
@@ -339,7 +339,7 @@ def test_log_lines_of_several_vllm_versions_are_read(
     assert read.description.settings.reported()[setting] == value
 
 
-def test_a_build_without_a_tag_has_no_version(tmp_path: Path) -> None:
+def test_vllm_development_build_has_no_engine_version(tmp_path: Path) -> None:
     path = SAMPLES["vllm-log"](tmp_path)
     path.write_text(path.read_text().replace("0.22.1", "0.1.dev20073+g8e685d198"))
     (read,) = read_sources([str(path)], [])
@@ -347,7 +347,7 @@ def test_a_build_without_a_tag_has_no_version(tmp_path: Path) -> None:
     assert any("a build of your own" in note for note in read.description.notes)
 
 
-def test_a_policy_that_kvsim_does_not_have_is_left_out_and_noted(tmp_path: Path) -> None:
+def test_unknown_sglang_schedule_policy_is_left_out_with_a_note(tmp_path: Path) -> None:
     path = SAMPLES["sglang-log"](tmp_path)
     path.write_text(path.read_text().replace("page_size=1", "schedule_policy='dfs-weight'"))
     (read,) = read_sources([str(path)], [])
@@ -355,7 +355,7 @@ def test_a_policy_that_kvsim_does_not_have_is_left_out_and_noted(tmp_path: Path)
     assert "dfs-weight" in read.description.notes[0]
 
 
-def test_a_log_of_two_starts_is_that_of_the_last(tmp_path: Path) -> None:
+def test_log_with_two_server_starts_gives_the_last_ones_settings(tmp_path: Path) -> None:
     path = SAMPLES["vllm-log"](tmp_path)
     again = path.read_text().replace("64,000 tokens", "48,000 tokens").replace("4000", "3000")
     path.write_text(path.read_text() + again)
@@ -372,7 +372,7 @@ def test_vllm_scrape_gives_pool_and_counters(tmp_path: Path) -> None:
     assert found.measured == {"preemptions": 3.0, "e2e_mean_s": 0.5}
 
 
-def test_a_scrape_of_sglang_tells_the_pool_the_host_and_their_hits(tmp_path: Path) -> None:
+def test_sglang_scrape_gives_pool_host_cache_and_hits(tmp_path: Path) -> None:
     found = described("sglang-metrics", tmp_path)
     assert found.settings.kv_cache_tokens == 64_000
     assert found.settings.block_size == 64
@@ -390,7 +390,7 @@ def test_a_scrape_of_sglang_tells_the_pool_the_host_and_their_hits(tmp_path: Pat
 
 
 @pytest.mark.parametrize("newer", [True, False])
-def test_a_scrape_tells_how_fast_the_copies_of_a_tier_were(tmp_path: Path, newer: bool) -> None:
+def test_vllm_scrape_gives_the_bandwidth_of_tier_copies(tmp_path: Path, newer: bool) -> None:
     path, labels = SAMPLES["vllm-metrics"](tmp_path), 'engine="0",model_name="facebook/opt-125m"'
     older = "".join(
         f'vllm:kv_offload_total_{what}_total{{{labels},transfer_type="{way}"}} {value}\n'
@@ -422,7 +422,7 @@ def test_a_scrape_tells_how_fast_the_copies_of_a_tier_were(tmp_path: Path, newer
     }
 
 
-def test_a_scrape_tells_how_fast_kv_went_between_replicas(tmp_path: Path) -> None:
+def test_vllm_scrape_gives_the_bandwidth_of_kv_transfers(tmp_path: Path) -> None:
     """30 GB in 2 s by vLLM's NIXL metrics, 1024 MiB in 100 ms by SGLang's."""
     added = {
         "vllm-metrics": "vllm:nixl_bytes_transferred_sum 3e10\n"
@@ -442,7 +442,7 @@ def test_a_scrape_tells_how_fast_kv_went_between_replicas(tmp_path: Path) -> Non
     assert "kv_expired_prompts" not in measured
 
 
-def test_a_detailed_bench_result_is_its_requests(tmp_path: Path) -> None:
+def test_detailed_bench_result_gives_single_requests(tmp_path: Path) -> None:
     found = described("vllm-bench", tmp_path)
     assert found.requests is not None
     first, second = found.requests.rows  # the third failed
@@ -456,7 +456,7 @@ def test_a_detailed_bench_result_is_its_requests(tmp_path: Path) -> None:
     assert found.measured["e2e_p99_s"] == 0.5
 
 
-def test_printed_tables_of_a_benchmark_are_a_result_each(tmp_path: Path) -> None:
+def test_each_printed_benchmark_table_is_one_result(tmp_path: Path) -> None:
     text = SAMPLES["bench-text"](tmp_path).read_text()
     commented = "".join(f"# {line}\n" for line in text.splitlines())
     path = write(tmp_path / "log.txt", f"{text}\n{commented.replace('100.00', '300.00')}")
@@ -481,7 +481,7 @@ def test_starts_in_a_full_closed_loop_follow_from_the_latencies(tmp_path: Path) 
     assert "first of 2 in flight" in " ".join(read.description.notes)
 
 
-def test_several_results_in_one_file_are_a_source_each(tmp_path: Path) -> None:
+def test_each_bench_result_in_one_file_is_one_source(tmp_path: Path) -> None:
     path = lines(tmp_path / "bench.json", [bench_result(), bench_result() | {"completed": 1}])
     reads = read_sources([str(path)], [])
     assert [read.name for read in reads] == ["bench.json, result 1", "bench.json, result 2"]
@@ -519,7 +519,7 @@ def test_inference_perf_times_keep_their_own_clock(tmp_path: Path) -> None:
     assert found.requests.clock == "own"
 
 
-def test_dynamos_requests_in_order_of_arrival_with_their_reuse(tmp_path: Path) -> None:
+def test_dynamo_requests_are_sorted_and_share_block_ids(tmp_path: Path) -> None:
     found = described("dynamo-trace", tmp_path)
     assert found.requests is not None
     early, late = found.requests.rows
@@ -530,7 +530,7 @@ def test_dynamos_requests_in_order_of_arrival_with_their_reuse(tmp_path: Path) -
     assert late.last_token_ns == UNIX_S * 10**9 + 750_000_000
 
 
-def test_dynamos_files_of_one_run_are_one_trace(tmp_path: Path) -> None:
+def test_folder_of_rotated_dynamo_files_is_one_trace(tmp_path: Path) -> None:
     path = SAMPLES["dynamo-trace"](tmp_path)
     late, early = path.read_text().splitlines()
     folder = tmp_path / "rotated"
@@ -541,7 +541,7 @@ def test_dynamos_files_of_one_run_are_one_trace(tmp_path: Path) -> None:
     assert read.description.requests == described("dynamo-trace", tmp_path).requests
 
 
-def test_an_aiperf_summary_alone_is_a_load_and_slices_are_gauges(tmp_path: Path) -> None:
+def test_aiperf_summary_gives_mean_load_and_time_slices_give_gauges(tmp_path: Path) -> None:
     def mean(value: float) -> dict[str, Any]:
         return {"unit": "", "avg": value}
 
@@ -570,7 +570,7 @@ def test_an_aiperf_summary_alone_is_a_load_and_slices_are_gauges(tmp_path: Path)
     assert [sample.usage for sample in gauges.samples] == [0.25, 0.25]
 
 
-def test_lookups_tell_reuse_and_no_answers(tmp_path: Path) -> None:
+def test_lmcache_lookups_give_hash_ids_without_output_lengths(tmp_path: Path) -> None:
     found = described("lmcache-lookup", tmp_path)
     assert found.requests is not None
     assert found.requests.hash_block_tokens == 256
@@ -600,7 +600,7 @@ _OF_TENSORRT = (  # as the PyTorch backend prints it
 )
 
 
-def test_tensorrts_profile_tells_the_device_the_weights_and_the_share(tmp_path: Path) -> None:
+def test_tensorrt_llm_memory_profile_gives_gpu_weights_and_fraction(tmp_path: Path) -> None:
     found = read_text(tmp_path, "trt.log", _OF_TENSORRT).settings
     assert (found.gpu_memory_gib, found.weights_gib) == (119.70, 63.52)
     assert (found.free_gpu_memory_fraction, found.kv_cache_tokens) == (0.8999999761581421, 86_720)
@@ -625,7 +625,7 @@ def test_request_table_counts_latency_from_the_real_send_time(tmp_path: Path) ->
     assert (row.first_token_ns, row.last_token_ns) == (2_750_000_000, 3_500_000_000)
 
 
-def test_a_number_before_words_is_read_and_noted(tmp_path: Path) -> None:
+def test_number_followed_by_words_is_read_with_a_note(tmp_path: Path) -> None:
     found = described("settings-json", tmp_path)
     assert found.settings.num_gpu_blocks == 4000
     assert found.settings.max_num_seqs == 256  # "256 by the plan"
@@ -640,7 +640,9 @@ def test_trace_with_an_unusual_block_size_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lacks", ["time_to_first_token", "request_latency"])
-def test_a_measure_that_inference_perf_lacks_is_left_out_alone(tmp_path: Path, lacks: str) -> None:
+def test_latency_missing_in_inference_perf_drops_only_its_own_figures(
+    tmp_path: Path, lacks: str
+) -> None:
     latency = {
         name: {"mean": 0.5, "median": 0.4, "p99": 2.0}
         for name in ("time_to_first_token", "request_latency")
@@ -677,7 +679,9 @@ _OF_SGLANG = (
 
 
 @pytest.mark.parametrize("text", [_ASKED % DRAFTS, _BUILT % PRINTED], ids=["asked", "built"])
-def test_a_log_says_which_drafts_and_which_quantization(tmp_path: Path, text: str) -> None:
+def test_vllm_log_gives_speculative_config_and_notes_quantization(
+    tmp_path: Path, text: str
+) -> None:
     found = read_text(tmp_path, "server.log", text)
     drafts = {"method": "eagle3", "model": "x/y-eagle", "num_speculative_tokens": 3}
     assert found.settings.speculative_config == drafts
@@ -687,7 +691,7 @@ def test_a_log_says_which_drafts_and_which_quantization(tmp_path: Path, text: st
     assert any("Nixl" in note for note in read_text(tmp_path, "b.log", connected).notes)
 
 
-def test_drafts_that_are_not_simulated_are_named(tmp_path: Path) -> None:
+def test_speculative_decoding_that_is_not_simulated_is_noted(tmp_path: Path) -> None:
     vague = read_text(tmp_path, "vague.log", _BUILT % "<vllm.config.SpeculativeConfig object>")
     eagle = read_text(tmp_path, "sglang.log", _OF_SGLANG % "'EAGLE'")
     plain = read_text(tmp_path, "plain.log", _OF_SGLANG % "None")
@@ -697,7 +701,7 @@ def test_drafts_that_are_not_simulated_are_named(tmp_path: Path) -> None:
     assert any("speculative" in note for note in vague.notes)
 
 
-def test_settings_in_json_keep_drafts_and_lists(tmp_path: Path) -> None:
+def test_settings_json_gives_speculative_config_and_capture_sizes(tmp_path: Path) -> None:
     table = {
         "model": "m", "max_num_seqs": 8, "max_model_len": 100, "quantization": "gptq",
         "speculative_config": {"method": "ngram", "num_speculative_tokens": 2},

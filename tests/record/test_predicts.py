@@ -64,7 +64,7 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return tomllib.loads(out.read_text())
 
 
-def test_a_recorded_server_is_predicted_under_four_other_loads(scenario: dict[str, Any]) -> None:
+def test_recorded_server_is_predicted_under_four_other_loads(scenario: dict[str, Any]) -> None:
     for name, workload in OTHERS.items():
         truth = timeless(lambda workload=workload: served(stream(workload), TRUTH))
         summary = simulate({**scenario, "workload": workload}).runs[0].summary

@@ -85,7 +85,7 @@ def refused(*words: object) -> str:
     return line
 
 
-def test_a_run_of_vllm_is_imported_and_validated(tmp_path: Path) -> None:
+def test_recorded_vllm_run_is_imported_and_validated(tmp_path: Path) -> None:
     run = tmp_path / "run"
     found = recorded(StandIn(FAST), run, device="h100")
     assert (found.engine, found.model, found.sent, found.answered) == ("vllm", "served", 9, 9)
@@ -107,7 +107,7 @@ def test_a_run_of_vllm_is_imported_and_validated(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
 
 
-def test_sglang_tells_its_arguments_and_no_key_is_kept(tmp_path: Path) -> None:
+def test_recorded_sglang_gives_arguments_and_no_secret_is_written(tmp_path: Path) -> None:
     run = tmp_path / "run"
     found = recorded(StandIn(FAST, "sglang"), run)
     assert found.engine == "sglang"
@@ -121,7 +121,7 @@ def test_sglang_tells_its_arguments_and_no_key_is_kept(tmp_path: Path) -> None:
     assert busiest == 3  # both ranks report the same
 
 
-def test_llama_server_tells_its_slots(tmp_path: Path) -> None:
+def test_recorded_llama_server_gives_its_slots(tmp_path: Path) -> None:
     run = tmp_path / "run"
     found = recorded(StandIn(FAST, "llama.cpp"), run)
     assert found.engine == "llama.cpp"
@@ -131,7 +131,7 @@ def test_llama_server_tells_its_slots(tmp_path: Path) -> None:
     assert imported(run, gpu="h100", model="qwen3-32b").merged.settings.n_parallel == 4
 
 
-def test_a_watch_has_the_means_of_the_traffic(tmp_path: Path) -> None:
+def test_watched_server_gives_means_of_other_clients_load(tmp_path: Path) -> None:
     run = tmp_path / "run"
     stand_in = StandIn(FAST)
 
@@ -157,7 +157,7 @@ def test_a_watch_has_the_means_of_the_traffic(tmp_path: Path) -> None:
     assert load.num_requests == 4
 
 
-def test_a_server_without_token_ids_gets_words(tmp_path: Path) -> None:
+def test_server_that_refuses_token_ids_gets_text_prompts(tmp_path: Path) -> None:
     stand_in = StandIn(FAST, ids=False)
     found = recorded(stand_in, tmp_path / "run")
     assert any("prompts are text (64 words are 65 tokens here)" in note for note in found.notes)
@@ -166,7 +166,7 @@ def test_a_server_without_token_ids_gets_words(tmp_path: Path) -> None:
     assert sorted(bench["input_lens"]) == sorted(asked)
 
 
-def test_prompts_share_tokens_where_their_content_is_equal() -> None:
+def test_prompts_with_equal_content_share_token_ids() -> None:
     one, two = (Request(name, 0, 40, 1, prompt_runs=((0, 32), (own, 8)))
                 for name, own in (("a", 100), ("b", 200)))  # fmt: skip
     private = Request("c", 0, 40, 1)
@@ -178,7 +178,7 @@ def test_prompts_share_tokens_where_their_content_is_equal() -> None:
     assert content.ids(private) != content.ids(private)
 
 
-def test_requests_that_are_not_sent_as_they_are_meant_are_refused() -> None:
+def test_requests_too_long_or_with_adapters_are_refused() -> None:
     with pytest.raises(InputError, match=r"request a: longer than the server takes; got 40 \+ 9"):
         check_sendable(Stream((Request("a", 0, 40, 9),)), 48)
     with pytest.raises(InputError, match="adapters are not sent"):
@@ -197,7 +197,7 @@ def test_requests_that_are_not_sent_as_they_are_meant_are_refused() -> None:
         (StandIn(FAST), ("--prompt-tokens", "9000"), "longer than the server takes"),
     ],
 )
-def test_a_server_that_cannot_be_recorded_is_one_line_and_nothing_is_written(
+def test_server_that_cannot_be_recorded_is_an_error_and_writes_nothing(
     stand_in: StandIn, words: tuple[str, ...], line: str, tmp_path: Path
 ) -> None:
     with live(stand_in) as url:
@@ -207,7 +207,7 @@ def test_a_server_that_cannot_be_recorded_is_one_line_and_nothing_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_options_without_a_meaning_are_refused(tmp_path: Path) -> None:
+def test_contradicting_record_options_are_refused(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert "no server answers" in refused("record", "localhost:1", "--users", 1, "--out", run)
     assert "no load is named" in refused("record", "localhost:1", "--out", run)
@@ -233,16 +233,16 @@ def test_options_without_a_meaning_are_refused(tmp_path: Path) -> None:
         ("http://host:9/metrics", "http://host:9"),
     ],
 )
-def test_addresses_are_read_as_people_write_them(given: str, base: str) -> None:
+def test_server_addresses_in_any_form_give_one_base_url(given: str, base: str) -> None:
     assert base_of(given) == base
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+def test_invalid_server_address_is_refused() -> None:
     with pytest.raises(InputError, match="not an address of a server"):
         base_of("ftp://host")
 
 
-def test_without_the_library_the_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_without_httpx2_gives_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     line = refused("record", "localhost:1", "--watch", "--out", "x")
     assert "httpx2 is not installed; pip install 'kvsim[record]'" in line
@@ -271,7 +271,7 @@ def test_an_interrupt_keeps_the_answered_requests(tmp_path: Path) -> None:
     assert (run / "timeseries.csv").read_text().count("\n") > 3
 
 
-def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_on_the_record_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every line of its bash blocks, with fewer requests and seconds."""
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "record.md").read_text()

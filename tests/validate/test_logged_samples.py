@@ -38,7 +38,7 @@ def log(folder: Path, lines: list[str], pool: int | None = 100_000) -> Path:
     return path
 
 
-def test_lines_of_each_version_are_read():
+def test_vllm_step_lines_of_each_version_become_samples():
     notes: list[str] = []
     front = (
         "(APIServer pid=1) INFO 10-08 13:00:00 [loggers.py:182] Engine 001: Iteration(12): 1 "
@@ -54,7 +54,7 @@ def test_lines_of_each_version_are_read():
     assert notes == ["1 steps that computed nothing are left out"]
 
 
-def test_sglangs_lines_are_read():
+def test_sglang_step_lines_become_samples():
     decode = (
         "[2025-05-02 00:12:34 TP0] Decode batch. #running-req: 16, #token: 14640, "
         "token usage: 0.05, cuda graph: True, gen throughput (token/s): 1600.00, #queue-req: 0"
@@ -92,7 +92,7 @@ def test_overlapping_steps_are_refused(tmp_path):
         logged_samples(log(tmp_path, []))
 
 
-def test_prompts_that_fit_one_step_say_nothing_of_those_before():
+def test_fit_without_chunked_prompts_gives_no_prefill_context_cost():
     """A second chunk paid for what came before it, since both columns were one: +116 % TPOT."""
     samples = [
         Sample(StepShape((Chunk(new, 0),), 0, 0), 0.044 + 0.00027 * new)

@@ -28,7 +28,7 @@ def run(**changes: Any) -> Any:
     return cast(Any, SimpleNamespace(meta=SimpleNamespace(**meta | changes)))
 
 
-def test_a_correction_scales_kernels_and_adds_the_hosts_time():
+def test_correction_scales_kernel_times_and_adds_a_constant():
     times = step_times_of(run(), "kernels")
     assert (times.label, times.reported["fit"]) == ("kernels", "kernels")
     assert "h100-vllm" in times.source
@@ -40,7 +40,7 @@ def test_a_correction_scales_kernels_and_adds_the_hosts_time():
     assert slower == pytest.approx(1.5 * plain + 10**9, rel=1e-6)
 
 
-def test_the_engine_and_its_version_are_those_of_meta_json():
+def test_hardware_has_the_engine_and_version_of_meta_json():
     def engine_of(**changes: Any) -> tuple[str | None, str | None]:
         hardware = hardware_of(run(**changes).meta)
         return hardware.engine, hardware.engine_version
@@ -49,7 +49,7 @@ def test_the_engine_and_its_version_are_those_of_meta_json():
     assert engine_of(engine="kvsim 0.2.0") == (None, None)
 
 
-def test_another_link_than_the_measured_one_sets_the_rate_of_all_reduces():
+def test_peer_gb_per_s_sets_the_bandwidth_of_all_reduces():
     def step_ps(tokens: int, **changes: Any) -> int:
         times = step_times_of(run(gpu="A100-80GB", tensor_parallel_size=2, **changes), "kernels")
         return times.corrected(Correction()).step_ps(StepShape((Chunk(tokens, 0),), 0, 0))
@@ -60,12 +60,12 @@ def test_another_link_than_the_measured_one_sets_the_rate_of_all_reduces():
     assert (slower - slow) / 1e12 == pytest.approx(sent / 2e9 - sent / 4e9, rel=1e-3)
 
 
-def test_a_gpu_without_tables_is_refused():
+def test_gpu_without_kernel_tables_is_refused():
     with pytest.raises(InputError, match=r"no kernels of vllm were measured.*fitted"):
         step_times_of(run(gpu="RTX 4090"), "kernels")
 
 
-def test_an_all_reduce_over_two_servers_takes_the_network():
+def test_all_reduce_over_two_servers_uses_the_network():
     def step_ps(tp: int, gpus_per_node: int) -> int:
         model, device = named_model("deepseek-v3"), named_device("h100")
         hardware = Hardware(model, replace(device, gpus_per_node=gpus_per_node), tp)

@@ -124,7 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return record(tmp_path_factory.mktemp("runs") / "own")
 
 
-def test_the_simulator_agrees_with_itself(folder: Path) -> None:
+def test_recorded_simulation_is_replayed_without_error(folder: Path) -> None:
     summary = compare_run(folder, calibration()).summary()
     for name, errors in summary["errors"].items():
         found = errors.values() if isinstance(errors, dict) else [errors]
@@ -136,7 +136,7 @@ def test_the_simulator_agrees_with_itself(folder: Path) -> None:
         assert curves[name] < 0.02, name
 
 
-def test_the_loggers_clock_is_found_from_the_recording_alone(folder: Path) -> None:
+def test_offset_of_the_loggers_clock_is_found_from_the_recording(folder: Path) -> None:
     assert clock_ahead(ObservedRun.read(folder)) == pytest.approx(LOGGER_AHEAD_S, abs=0.02)
 
 
@@ -172,7 +172,7 @@ def test_fit_on_the_first_part_recovers_the_true_step_times(tmp_path: Path, form
 
 
 @pytest.mark.slow
-def test_fitted_form_is_chosen_inside_the_first_part(tmp_path: Path) -> None:
+def test_fit_chooses_the_true_form_by_cross_validation(tmp_path: Path) -> None:
     folder = record(tmp_path / "slow", HIDDEN["constant+token"], number=160)
     seen = compare_run(folder, calibration(), 0.4)
     assert seen.fit is not None
@@ -186,7 +186,7 @@ def test_fitted_form_is_chosen_inside_the_first_part(tmp_path: Path) -> None:
     assert len(FORMS[plain.fit.form]) == 1
 
 
-def test_a_large_time_a_token_is_found_on_few_requests_that_do_not_queue(tmp_path: Path) -> None:
+def test_large_time_per_token_is_fitted_on_few_unqueued_requests(tmp_path: Path) -> None:
     """As an all-reduce over PCIe looks: a third of the time is missing, of prefills more."""
     hidden = Correction(constant_ps=1000 * PS_PER_US, token_ps=87 * PS_PER_US)
     folder = record(tmp_path / "two", hidden, {"num_gpu_blocks": 2000}, number=60)
@@ -201,14 +201,14 @@ def test_a_large_time_a_token_is_found_on_few_requests_that_do_not_queue(tmp_pat
         assert abs(errors["mean"] if isinstance(errors, dict) else errors) < 0.01
 
 
-def test_few_requests_are_warned_of(folder: Path) -> None:
+def test_fit_on_few_requests_gives_a_warning(folder: Path) -> None:
     seen = compare_run(folder, calibration(), 0.4, "constant")
     assert seen.fit is not None
     (warning,) = seen.fit.warnings
     assert f"only {seen.fit.requests} requests" in warning
 
 
-def test_the_phases_follow_the_recording(folder: Path) -> None:
+def test_phases_of_the_curves_follow_the_recorded_pool_and_queue(folder: Path) -> None:
     curves = compare_run(folder, calibration()).curves
     assert curves is not None
     phases = curves.phases()
@@ -218,7 +218,7 @@ def test_the_phases_follow_the_recording(folder: Path) -> None:
     assert curves.recorded["waiting"][phases["saturated"]][-1] > 0
 
 
-def test_settings_are_those_recorded() -> None:
+def test_simulated_engine_has_the_recorded_settings() -> None:
     def meta(**fields: object) -> dict[str, object]:
         return META | fields
 
@@ -234,7 +234,7 @@ def test_settings_are_those_recorded() -> None:
         VllmMeta.parse(meta(vllm_version="nightly"), "meta").scheduler_options()
 
 
-def test_another_model_or_device_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_calibration_of_another_model_or_device_is_refused(folder: Path, tmp_path: Path) -> None:
     other = record(tmp_path / "other", meta={"gpu": "H100"})
     with pytest.raises(InputError, match=r"made on abacus 9000; got H100"):
         compare_run(other, calibration())
@@ -261,7 +261,7 @@ def set_columns(path: Path, value: str, *columns: str) -> None:
     )
 
 
-def test_settings_that_are_null_are_the_engines_defaults(folder: Path, tmp_path: Path) -> None:
+def test_null_settings_get_the_engines_defaults(folder: Path, tmp_path: Path) -> None:
     open_settings = (
         *("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size"),
         *("enable_prefix_caching", "async_scheduling", "num_gpu_blocks"),
@@ -293,7 +293,7 @@ def test_settings_that_are_null_are_the_engines_defaults(folder: Path, tmp_path:
         ("0.19.0", "Abacus 9000", 256, 2048, True, True),  # of unknown memory
     ],
 )
-def test_defaults_go_by_version_and_device(
+def test_defaults_depend_on_engine_version_and_device(
     version: str, gpu: str, seqs: int, tokens: int, caching: bool, asynchronous: bool
 ) -> None:
     table = {"model": "acme/Cool-1B", "gpu": gpu, "vllm_version": version}
@@ -310,7 +310,7 @@ def test_defaults_go_by_version_and_device(
     assert few.max_num_seqs == 128  # the engine takes no more sequences than tokens
 
 
-def test_series_of_zeros_is_not_compared(folder: Path, tmp_path: Path) -> None:
+def test_recorded_column_of_zeros_is_not_compared(folder: Path, tmp_path: Path) -> None:
     copy = without(folder, tmp_path / "zeros")
     set_columns(copy / "timeseries.csv", "0", "kv_cache_pct")
     curves = compare_run(copy, calibration()).summary()["curves"]
@@ -325,7 +325,7 @@ def test_series_of_zeros_is_not_compared(folder: Path, tmp_path: Path) -> None:
     assert compare_run(copy, calibration()).curves is None
 
 
-def test_missing_recorded_series_are_noted(folder: Path, tmp_path: Path) -> None:
+def test_missing_recorded_columns_are_noted(folder: Path, tmp_path: Path) -> None:
     bare = without(folder, tmp_path / "bare", "stream.jsonl", "timeseries.csv")
     file = tmp_path / "own.json"
     write_calibration(file, calibration())
@@ -373,7 +373,7 @@ def edit_csv(column: str, value: str) -> Callable[[str], str]:
         ("timeseries.csv", lambda text: text + "1,2\n", "cut short"),
     ],
 )
-def test_a_spoilt_folder_is_a_one_line_error(
+def test_damaged_folder_is_a_one_line_error(
     folder: Path, tmp_path: Path, name: str, edit: Callable[[str], str], fault: str
 ) -> None:
     for path in folder.iterdir():
@@ -385,7 +385,7 @@ def test_a_spoilt_folder_is_a_one_line_error(
     assert "\n" not in str(error.value)
 
 
-def test_times_in_the_engine_may_be_unknown(folder: Path, tmp_path: Path) -> None:
+def test_clock_offset_is_found_without_engine_side_times(folder: Path, tmp_path: Path) -> None:
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     with (folder / "requests.csv").open(newline="") as file:
@@ -396,7 +396,7 @@ def test_times_in_the_engine_may_be_unknown(folder: Path, tmp_path: Path) -> Non
     assert ahead_s == pytest.approx(LOGGER_AHEAD_S, abs=0.02)
 
 
-def test_a_pool_that_could_not_have_served_the_run_is_named(tmp_path: Path, folder: Path) -> None:
+def test_recorded_pool_too_small_for_a_request_is_refused(tmp_path: Path, folder: Path) -> None:
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "meta.json").write_text(json.dumps(META | {"num_gpu_blocks": 12}))
@@ -498,7 +498,7 @@ def test_rtx_4090_run_is_reproduced_without_fitting(real: Path) -> None:
     assert abs(errors["makespan_s"]) < 0.02
 
 
-def test_settings_of_the_rtx_4090_run_may_be_null(real: Path, tmp_path: Path) -> None:
+def test_rtx_4090_run_is_reproduced_with_null_settings(real: Path, tmp_path: Path) -> None:
     calibrated = find_calibration("rtx4090-llama-3.1-8b", "")
     known = compare_run(real, calibrated).summary()
     copy = without(real, tmp_path / "nulls", "samples.csv", "samples_small.csv")
@@ -540,7 +540,7 @@ def test_rtx_4090_run_is_within_bounds_with_the_roofline(real: Path) -> None:
     assert abs(errors["e2e_s"]["mean"]) < 0.3
 
 
-def test_the_shipped_fit_is_that_of_the_published_samples(real: Path) -> None:
+def test_shipped_rtx_4090_calibration_equals_a_refit_of_its_samples(real: Path) -> None:
     from kvsim.step_time.calibrated.samples import read_samples
 
     shipped = find_calibration("rtx4090-llama-3.1-8b", "")

@@ -140,7 +140,7 @@ def folder(request, tmp_path_factory, calibration) -> Path:
     return record(tmp_path_factory.mktemp("runs") / request.param, request.param, calibration)
 
 
-def test_an_engine_on_time_is_simulated_to_the_nanosecond(folder, calibration):
+def test_run_with_calibrated_durations_is_simulated_without_error(folder, calibration):
     summary = compare_run(folder, calibration).summary()
     for name, errors in summary["errors"].items():
         found = list(errors.values()) if isinstance(errors, dict) else [errors]
@@ -164,7 +164,7 @@ def test_an_engine_on_time_is_simulated_to_the_nanosecond(folder, calibration):
     assert summary["run"]["allocator"] == folder.name
 
 
-def test_a_slower_device_is_seen_where_it_is_slower(tmp_path, calibration):
+def test_slower_device_changes_step_time_errors_but_no_decision(tmp_path, calibration):
     slow = record(tmp_path / "slow", "paged", calibration, slower=1.25)
     summary = compare_run(slow, calibration).summary()
     # The decisions are those of the recording whatever the simulated clock would have said.
@@ -180,7 +180,7 @@ def test_a_slower_device_is_seen_where_it_is_slower(tmp_path, calibration):
     assert summary["memory"]["mean_absolute"] > 0.01
 
 
-def test_the_page_and_the_words_tell_of_every_step(folder, calibration, tmp_path):
+def test_validate_page_and_text_compare_recorded_steps(folder, calibration, tmp_path):
     file = tmp_path / "own.json"
     write_calibration(file, calibration)
     arguments = ["validate", "run", str(folder), "--step-time", str(file)]
@@ -196,7 +196,7 @@ def test_the_page_and_the_words_tell_of_every_step(folder, calibration, tmp_path
     assert folder.name in page
 
 
-def test_settings_survive_the_folder(folder):
+def test_settings_of_an_observed_run_survive_writing_and_reading(folder):
     meta = ObservedRun.read(folder).meta
     assert isinstance(meta, ObservedMeta)
     simulation = Simulation(Scenario.from_table(TABLE))
@@ -207,7 +207,7 @@ def test_settings_survive_the_folder(folder):
     assert meta.model_identity() == ModelIdentity.of(simulation.model)
 
 
-def test_a_run_that_swapped_is_simulated_as_one(tmp_path, calibration):
+def test_observed_run_with_swapping_is_replayed_with_swapping(tmp_path, calibration):
     scheduler = {**TABLE["scheduler"], "preemption_mode": "swap", "swap_space_gib": 1}
     allocator = {"kind": "paged", "enable_prefix_caching": False}
     memory = {"kv_cache_tokens": 1200}
@@ -230,7 +230,7 @@ def edited(folder: Path, out: Path, name: str, edit) -> Path:
     return out
 
 
-def test_a_difference_is_named_with_its_step(folder, calibration, tmp_path):
+def test_first_step_with_another_decision_is_reported(folder, calibration, tmp_path):
     def more_waiting(text: str) -> str:
         lines = text.splitlines()
         cells = lines[8].split(",")
@@ -268,13 +268,13 @@ def test_a_difference_is_named_with_its_step(folder, calibration, tmp_path):
         ),
     ],
 )
-def test_a_spoilt_folder_is_a_one_line_error(folder, tmp_path, name, edit, fault):
+def test_damaged_folder_with_steps_is_a_one_line_error(folder, tmp_path, name, edit, fault):
     with pytest.raises(InputError, match=fault) as error:
         ObservedRun.read(edited(folder, tmp_path / "spoilt", name, edit))
     assert "\n" not in str(error.value)
 
 
-def test_step_functions_are_compared_exactly():
+def test_pool_usage_over_time_is_compared_by_exact_integrals():
     s = PS_PER_S
     recorded = [Held(0, 0.5), Held(2 * s, 0.0)]
     simulated = (Held(0, 0.5), Held(s, 0.25), Held(4 * s, 0.0))
@@ -285,7 +285,7 @@ def test_step_functions_are_compared_exactly():
     assert found.simulated_mean == pytest.approx((0.5 + 3 * 0.25) / 4)
 
 
-def test_an_interval_holds_the_mean_and_narrows():
+def test_bootstrap_interval_contains_the_mean_and_narrows_with_samples():
     few = [0.0, 1.0] * 8
     low, high = mean_interval(few)
     assert low < 0.5 < high
@@ -304,7 +304,7 @@ RECORDED = Path(__file__).parents[3] / "reports" / "observed"
 @pytest.mark.parametrize(
     ("label", "steps"), [("paged", 1956), ("doubling", 2780), ("max-buffer", 6874)]
 )
-def test_real_runs_are_decided_again_step_by_step_and_within_ten_per_cent(label, steps):
+def test_real_runs_have_equal_decisions_and_latencies_within_ten_percent(label, steps):
     step_time = "served-paged" if label == "paged" else "served-contiguous"
     calibration = read_calibration(RECORDED / f"{step_time}.json")
     summary = compare_run(RECORDED / label, calibration).summary()
@@ -316,7 +316,7 @@ def test_real_runs_are_decided_again_step_by_step_and_within_ten_per_cent(label,
 
 @pytest.mark.parametrize("load", ["saturated", "multi-turn"])
 @pytest.mark.parametrize("label", ["paged", "doubling", "max-buffer"])
-def test_busy_machine_runs_are_reproduced_with_the_calibration_at_their_pace(load, label):
+def test_runs_on_a_busy_machine_are_reproduced_with_a_paced_calibration(load, label):
     name = "xeon-small-llama" if label == "paged" else "xeon-small-llama-contiguous"
     folder = RECORDED / "busy" / f"{load}-{label}"
     calibration = at_pace_of(ObservedRun.read(folder), find_calibration(name, ""))
