@@ -1,4 +1,4 @@
-"""The suite stays cheap: what is collected is counted, before it costs a quarter of an hour."""
+"""The number of test cases is limited before the suite takes too long."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ MOST_CASES_OF_ALL = 7000
 
 @pytest.mark.skipif(is_whole(), reason="KVSIM_WHOLE asks for whole products")
 def test_no_test_has_more_cases_than_it_needs(request: pytest.FixtureRequest) -> None:
-    """Recorded schedules are no product: each is there for what it shows."""
+    """Recorded schedules are exempt: each case covers something of its own."""
     names = Counter(item.nodeid.partition("[")[0] for item in request.session.items)
     many = {name: num for name, num in names.items()
             if num > MOST_CASES and not name.startswith(SCHEDULES)}  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is compiled computes what the sources do, and stands back where it must."""
+"""Compiled modules compute the same as the sources, and are ignored where they do not apply."""
 
 import ast
 import contextlib
@@ -160,7 +160,7 @@ def test_window_recorder_works_compiled_and_interpreted() -> None:
 
 
 def test_no_compiled_method_passes_star_arguments_to_its_base() -> None:
-    """mypyc puts a whole tuple into the first place where the base has defaults."""
+    """mypyc would pass the whole tuple as the first argument if the base method has defaults."""
     for name in sources():
         for call in ast.walk(ast.parse((ROOT / name).read_text())):
             if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("super()."):
@@ -168,22 +168,22 @@ def test_no_compiled_method_passes_star_arguments_to_its_base() -> None:
 
 
 def test_runtime_checkable_protocols_are_not_compiled() -> None:
-    """mypyc makes a plain class of it, which `runtime_checkable` refuses on import."""
+    """mypyc makes a plain class of a protocol, which `runtime_checkable` refuses on import."""
     found = [name for name in sources() if "@runtime_checkable" in (ROOT / name).read_text()]
     assert found == []
 
 
 def test_no_compiled_class_is_an_abc() -> None:
-    """Subclasses of ABC that mypyc compiles share one cache of `isinstance`: an answer about one
-    class is given for another. `abstractmethod` alone says to mypy what a subclass lacks.
+    """Compiled subclasses of ABC share one cache of `isinstance`, so an answer about one class is
+    returned for another. `abstractmethod` alone informs mypy of what a subclass lacks.
     """
     for name in sources():
         assert not re.search(r"\b(ABC|ABCMeta)\b", (ROOT / name).read_text()), name
 
 
 def test_compiled_classes_with_interpreted_subclasses_allow_them() -> None:
-    """A default in the body of a compiled class is a field, which compiled code reads: that of a
-    subclass in a plain file is never seen.
+    """A default in the body of a compiled class is a field that compiled code reads. A default in
+    the body of an interpreted subclass is never read.
     """
     compiled_files = set(sources())
     every = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in FILES}
@@ -210,7 +210,7 @@ def test_compiled_classes_with_interpreted_subclasses_allow_them() -> None:
 
 
 def defaults(node: ast.ClassDef) -> set[str]:
-    """Names of the fields with a value in the body of a class."""
+    """Names of the fields with a default in the body of a class."""
     return {
         ast.unparse(target)
         for line in node.body
@@ -222,7 +222,7 @@ def defaults(node: ast.ClassDef) -> set[str]:
 
 
 def names_from_compiled(tree: ast.Module, compiled_files: set[str]) -> set[str]:
-    """What a file imports from compiled ones."""
+    """Names that a file imports from compiled modules."""
     return {
         alias.name
         for node in ast.walk(tree)
@@ -233,7 +233,7 @@ def names_from_compiled(tree: ast.Module, compiled_files: set[str]) -> set[str]:
 
 
 def sources() -> list[str]:
-    """What setup.py would compile."""
+    """Source files that setup.py compiles."""
     text = (ROOT / "setup.py").read_text().partition("\nclass BuildCompiled")[0]
     names: dict[str, Any] = {"__file__": str(ROOT / "setup.py")}
     with contextlib.chdir(ROOT):

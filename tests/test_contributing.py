@@ -1,4 +1,4 @@
-"""What CONTRIBUTING promises a newcomer is done as it says."""
+"""The walk-through of CONTRIBUTING for newcomers works as written."""
 
 import os
 import re
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the walk-through's allocator as an installed package has it."""
+    """A folder with the walk-through's allocator, as a package that is installed."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     folder = tmp_path_factory.mktemp("site")

@@ -1,4 +1,4 @@
-"""The documentation is run: what it shows works, what it lists is all there is."""
+"""The documentation is executed: its examples work, and its lists are complete."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def test_generated_list_of_commands_is_current() -> None:
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """Sphinx warns of links that lead nowhere, and of pages that the navigation lacks."""
+    """Sphinx warns of broken links, and of pages missing in the navigation."""
     pytest.importorskip("sphinx", reason="pip install '.[docs]'")
     command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-c", ROOT / "docs", ROOT, tmp_path]
     done = subprocess.run(
@@ -73,7 +73,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
 def test_the_commands_of_the_task_pages_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every line of their bash blocks, with fewer requests."""
+    """Runs every line of their bash blocks, with fewer requests."""
     monkeypatch.chdir(tmp_path)
     lines = [
         line
@@ -163,8 +163,8 @@ def test_tiers_page_prints_its_output(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def printing(text: str) -> Iterator[tuple[str, str]]:
-    """Each Python block that prints, after those of its section that print nothing, and what it
-    prints: minutes together, so that each is a test.
+    """(code, expected output) of each Python block that prints, with the preceding blocks of its
+    section. Together the blocks take minutes, so each is a test case.
     """
     for section in re.split(r"^## ", text, flags=re.MULTILINE):
         silent = ""
@@ -202,7 +202,7 @@ SPLIT = (ROOT / "docs" / "prefill-or-both.md").read_text()
 
 
 def sections(text: str) -> list[str]:
-    """The parts of a page that have commands, each with the scenarios that it needs."""
+    """The sections of a page that contain commands, each with the scenarios that it needs."""
     return [part for part in re.split(r"^## ", text, flags=re.MULTILINE) if "```text" in part]
 
 
@@ -227,7 +227,7 @@ def test_answers_page_equals_the_commands_output(
 
 
 def check_answer(command: str, lines: str) -> None:
-    """The command prints these lines, whatever the spaces in them."""
+    """Check that the command prints these lines, ignoring differences in spaces."""
     printed = ""
     for line in command.splitlines():
         done = CliRunner().invoke(app, shlex.split(line)[1:])

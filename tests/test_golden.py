@@ -1,4 +1,4 @@
-"""Results that did not move: every recipe's summary is, to the last bit, what it was."""
+"""Regression test: every recipe's summary is unchanged to the last bit."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An allocator with a scheduler of its own: engines side by side on one stream."""
+"""Allocators with separate schedulers: several engines on one stream."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The check of docstrings, messages and names of tests finds what it names."""
+"""The check of docstrings, messages and test names finds the faults it is for."""
 
 import ast
 

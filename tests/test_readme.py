@@ -1,4 +1,4 @@
-"""The figures of docs/accuracy.md are those of the reports; the commands of both pages exist."""
+"""Figures of docs/accuracy.md equal those of the reports, and its commands and README's exist."""
 
 import json
 import re
@@ -19,13 +19,13 @@ STAND_INS = {"SCENARIO": "chat", "DIR": "out", "FILE": "kernels", "A.B=1,2,4": "
 
 
 def row(claim: str) -> str:
-    """The line of the table of evidence whose claim begins so."""
+    """The line of the evidence table for the claim that begins with this text."""
     (line,) = (line for line in ACCURACY.splitlines() if line.startswith(f"| {claim}"))
     return line
 
 
 def reported(page: str, first: str) -> list[str]:
-    """The cells of a row of the page in reports/."""
+    """The cells of a row of a page in reports/."""
     text = (ROOT / "reports" / page / "README.md").read_text()
     (line,) = {line for line in text.splitlines() if line.startswith(f"| {first} |")}
     return [cell.strip().removesuffix(" %") for cell in line.strip("| ").split("|")][1:]
@@ -49,7 +49,7 @@ def test_every_command_of_the_readme_can_be_pasted(line: str) -> None:
 
 
 def test_readme_is_short() -> None:
-    """A first reading takes five minutes: at most 600 words, tables and commands included."""
+    """README has at most 600 words including tables and commands, five minutes of reading."""
     assert len(README.split()) <= 600
 
 
@@ -84,7 +84,7 @@ def test_readme_figures_on_measured_points_equal_the_report() -> None:
 
 
 def test_readme_figures_of_published_runs_equal_the_report() -> None:
-    """Those of the table by GPU: runs on several nodes have rows of their own elsewhere."""
+    """Figures of the table by GPU; runs on several nodes have separate rows."""
     text = (ROOT / "reports/real-runs/README.md").read_text()
     band = re.findall(r"^\| ([A-Z][^|]+) \| (\d+) \| (\d+) \|[^|]+\| ([+-]\d+) %", text, re.M)
     line = row("Uncalibrated runs")
@@ -97,7 +97,7 @@ def test_readme_figures_of_published_runs_equal_the_report() -> None:
 
 
 def test_readme_medians_by_gpu_equal_those_of_single_node_runs() -> None:
-    """Each median of the table again, from the errors of the runs."""
+    """Each median of the table is recomputed from the errors of its runs."""
     found: dict[tuple[str, int], list[float]] = {}
     for run in read("real-runs/runs.json"):
         error = run["errors"].get("tpot_s") if run["errors"] else None
@@ -122,7 +122,7 @@ def test_readme_figures_on_the_papers_trace_equal_the_report() -> None:
 
 
 def test_readme_hit_rates_equal_the_hit_rate_page() -> None:
-    """tests/whatif/cache_curve holds the page's figures against the trace itself."""
+    """tests/whatif/cache_curve compares the page's figures with the trace."""
     page = (ROOT / "docs/explain-a-hit-rate.md").read_text()
     (shown,) = re.findall(r"```text\ncache, tokens(.*?)\nOf ", page, re.S)
     figures = re.findall(r"([\d.]+) %", shown)

@@ -1,4 +1,4 @@
-"""`kvsim schema`: what it accepts is what a scenario may hold."""
+"""`kvsim schema` accepts exactly the valid scenarios."""
 
 import json
 import tomllib

@@ -1,4 +1,4 @@
-"""The table of what does not run together."""
+"""The support table: features that do not run together."""
 
 import re
 from typing import Any
@@ -84,7 +84,7 @@ REFUSED = (
 
 
 def test_every_row_of_the_support_table_refuses_some_server_first() -> None:
-    """A row behind another that refuses the same would say nothing."""
+    """A row after another that refuses the same servers would have no effect."""
     check(ServerParts())
     check(TIER._replace(drafts=True, stages=2))
     first = [next(row for row in ROWS if row.refused(parts)) for parts in REFUSED]

@@ -1,4 +1,4 @@
-"""Imports go one way: the walls of the house, read off the code itself."""
+"""Rules on imports and sizes of kvsim's modules, checked on the code."""
 
 import ast
 import re
@@ -20,13 +20,13 @@ ABOVE = ("report", "whatif", "validate", "commands", "cli", "simulation", "scena
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """A file's syntax, parsed once: most walls read every file."""
+    """A file's syntax tree, parsed once, as most tests here read every file."""
     return ast.parse(path.read_text())
 
 
 @cache
 def imports(path: Path) -> tuple[str, ...]:
-    """Every module a file imports anywhere, those for type checking alone left out."""
+    """Every module that a file imports anywhere, except for type checking."""
     return tuple(_imports(tree(path)))
 
 
@@ -132,7 +132,7 @@ def test_only_the_explore_command_imports_the_explorer() -> None:
 
 
 def test_kvsim_never_imports_evidence() -> None:
-    """But for commands of `kvsim validate`, found by name where there is a checkout."""
+    """Except the commands of `kvsim validate`, which look the names up if there is a checkout."""
     for path in FILES:
         assert not any(name.split(".")[0] == "evidence" for name in imports(path)), path
     named = {path for path in FILES if '"evidence.' in path.read_text()}
@@ -150,7 +150,7 @@ BARE = (
 
 @pytest.mark.parametrize("part", BARE)
 def test_backend_imports_torch_numpy_and_standard_library_alone(part: str) -> None:
-    """On a machine with a GPU and nothing else: no pydantic, no simulator."""
+    """The backend must run on a GPU machine that has only torch: no pydantic, no simulator."""
     root = ROOT / part.replace(".", "/")
     files = sorted(root.rglob("*.py")) or [root.with_suffix(".py")]
     plumbing = ("errors", "writing", "reading.files", "reading.json_text")
@@ -166,7 +166,7 @@ def test_backend_imports_torch_numpy_and_standard_library_alone(part: str) -> No
 
 @cache
 def registries() -> dict[str, set[str]]:
-    """Every registry of the package, by its name, and the modules of its entries."""
+    """The modules of each registry's entries, by name of the registry."""
     found: dict[str, set[str]] = {}
     for path in FILES:
         for node in ast.walk(tree(path)):
@@ -179,7 +179,7 @@ def registries() -> dict[str, set[str]]:
 
 
 def test_registered_modules_of_one_kind_never_import_each_other() -> None:
-    """What several implementations share has a module of its own."""
+    """Code that several implementations share is in a separate module."""
     stores = {f"kvsim.backend.stores.{name}" for name in ("paged", "contiguous", "buffers")}
     for family in (*registries().values(), stores):
         for module in family:
@@ -193,7 +193,9 @@ def test_every_registry_has_several_modules() -> None:
 
 
 def modules_imported(path: Path, modules: set[str]) -> set[str]:
-    """The package's modules that a file imports anywhere: by name, for type checking, or late."""
+    """The package's modules that a file imports anywhere: by name, for type checking, or inside
+    functions.
+    """
     found: set[str] = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
@@ -223,7 +225,7 @@ def test_modules_never_import_each_other_in_a_circle() -> None:
 
 
 def test_class_names_are_unique() -> None:
-    """A traceback, a search and an import then say which."""
+    """So a class name in a traceback, a search or an import identifies one class."""
     places: dict[str, list[str]] = {}
     for path in FILES + EVIDENCE:
         for node in tree(path).body:
@@ -234,7 +236,7 @@ def test_class_names_are_unique() -> None:
 
 
 def test_no_module_is_longer_than_600_lines() -> None:
-    """One idea a module; most need a third of this, and one noun may need all of it."""
+    """A module has one idea; most need a third of this limit."""
     lengths = {path.relative_to(ROOT): len(path.read_text().splitlines())
                for path in FILES + EVIDENCE}  # fmt: skip
     assert not {path: lines for path, lines in lengths.items() if lines > MOST_LINES}
@@ -252,7 +254,7 @@ SINGLE_HEIRS = {
 
 @cache
 def classes() -> dict[str, tuple[int, frozenset[str]]]:
-    """The lines of each class of kvsim, and the names of its bases in there."""
+    """Number of lines of each class of kvsim, and the names of its bases in kvsim."""
     found = {
         node.name: node
         for path in FILES
@@ -270,7 +272,7 @@ def classes() -> dict[str, tuple[int, frozenset[str]]]:
 
 @cache
 def made() -> set[str]:
-    """The names that kvsim calls anywhere: classes among them are made."""
+    """Names that kvsim calls anywhere; classes among them are instantiated."""
     calls = (
         node.func for path in FILES for node in ast.walk(tree(path)) if isinstance(node, ast.Call)
     )
@@ -278,7 +280,7 @@ def made() -> set[str]:
 
 
 def test_base_classes_with_one_subclass_are_instantiated() -> None:
-    """One that is not is a floor of that class: a reader must hold both."""
+    """A base that is never instantiated and has one subclass only splits that class in two."""
     heirs: dict[str, list[str]] = {}
     for name, (_, bases) in classes().items():
         for base in bases:
@@ -297,7 +299,7 @@ def test_class_has_at_most_500_lines_with_its_bases() -> None:
 
 
 def test_files_named_options_contain_option_classes() -> None:
-    """And nowhere else is a file called so, but for the command of that name."""
+    """The command `kvsim options` is the only exception."""
     for path in PACKAGE.rglob("options.py"):
         if path.parent.name != "commands":
             classes = [each for each in tree(path).body
@@ -322,7 +324,7 @@ COMES_WITH = {
 
 
 def declared(*extras: str) -> set[str]:
-    """The modules that pyproject.toml asks for, in the simulator alone and in some extras."""
+    """Modules of the dependencies in pyproject.toml: the base ones and those of some extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = [*project["dependencies"]]
     for extra in extras:
@@ -331,7 +333,7 @@ def declared(*extras: str) -> set[str]:
 
 
 def test_tests_import_only_packages_of_make_test() -> None:
-    """A module that happens to lie in a founder's environment is missing on a fresh machine."""
+    """A module that is installed only on a developer's machine is missing on a fresh one."""
     command = (ROOT / "Makefile").read_text()
     assert f"EXTRAS := {','.join(INSTALLED)}\n" in command
     known = {*declared(*INSTALLED), *sys.stdlib_module_names, "kvsim", "evidence", "support"}

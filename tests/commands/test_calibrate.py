@@ -1,4 +1,4 @@
-"""`kvsim calibrate fit`, as a user runs it."""
+"""`kvsim calibrate fit` on the command line."""
 
 import json
 import tomllib
@@ -24,7 +24,7 @@ from kvsim.step_time.options import Hardware
 
 @pytest.fixture
 def steps(tmp_path: Path) -> Path:
-    """Steps of 5 ms and 10 us a token, with a ripple no form knows."""
+    """Samples of 5 ms + 10 us per token, with a ripple that no form of g(T) can fit."""
     lines = ["prefill_tokens,prefill_prior_tokens,decode_seqs,decode_context_tokens,seconds"]
     for prefill in (0, 32, 100, 500):
         for seqs in (0, 1, 3, 9, 27):
@@ -125,7 +125,7 @@ def test_plotted_held_out_errors_match_the_summary(steps: Path) -> None:
 
 
 def measured_steps(path: Path, count: int, **numbers: float) -> Path:
-    """Steps of Llama-3.1-8B on an H100 as kernels time them with these numbers."""
+    """Samples of Llama-3.1-8B on an H100, timed by kernels with these correction numbers."""
     hardware = Hardware(named_model("llama-3.1-8b"), named_device("h100"), engine="vllm")
     form = KernelOptions(**numbers).build(hardware)
     lines = ["prefill_tokens,prefill_prior_tokens,decode_seqs,decode_context_tokens,seconds"]

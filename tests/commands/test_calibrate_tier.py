@@ -1,4 +1,4 @@
-"""`kvsim calibrate tier`, as a user runs it, and the fit behind it."""
+"""`kvsim calibrate tier` on the command line, and its fit of link speeds."""
 
 import json
 import tomllib
@@ -17,7 +17,7 @@ SIZES = [1 << power for power in range(12, 28)]
 
 
 def test_calibrate_tier_recovers_link_speeds() -> None:
-    """Times of 30 us and 25 or 20 GB/s, without noise."""
+    """The samples are exact: 30 us plus 25 or 20 GB/s, without noise."""
     rates = {"store": 25e9, "load": 20e9}
     samples = [
         CopySample(way, size, 30e-6 + size / rate) for size in SIZES for way, rate in rates.items()

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: answers, one-line faults, exit codes, nothing half done."""
+"""The command line: answers, one-line errors, exit codes, nothing half-written."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ def without_wall(summary: dict) -> dict:  # type: ignore[type-arg]  # JSON of an
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What a run with a folder prints, and its folder."""
+    """The output of `kvsim run --out`, and the folder it wrote."""
     place = tmp_path_factory.mktemp("stored")
     (place / "small.toml").write_text(SMALL)
     done = kvsim("run", place / "small.toml", "--out", place / "out", "--json")

@@ -1,4 +1,4 @@
-"""Errors that once sent people the wrong way say now what is wrong, where, and what helps."""
+"""Errors that once misled users name the fault, its place and the remedy."""
 
 from pathlib import Path
 
@@ -170,7 +170,7 @@ def test_result_argument_must_be_a_folder(path: Path, tmp_path: Path) -> None:
 
 
 def test_remedies_of_errors_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """pip takes the extra of the installed kvsim, which is on no index."""
+    """The remedy of a missing extra names the installed kvsim, since no index has the package."""
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(InputError, match=r"pip install 'kvsim\[backend\]'"):
         check_device("cpu")
@@ -241,7 +241,7 @@ def test_missing_key_error_names_the_file(
 def test_missing_table_error_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Once `model: required key is missing`, of no file."""
+    """The message was once `model: required key is missing`, without the file."""
     file = tmp_path / "empty.toml"
     file.write_text("")
     assert called(monkeypatch, "doctor", str(file)) == 2
@@ -255,7 +255,7 @@ def test_scenario_without_requests_names_their_sources(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What `kvsim import` writes of a log alone."""
+    """Such a scenario is what `kvsim import` writes from a log alone."""
     file = tmp_path / "mine.toml"
     file.write_text(
         'model = { name = "opt-13b" }\ndevice = { name = "a100-40gb" }\nallocator = "paged"\n'
@@ -306,7 +306,7 @@ def test_list_of_commands_with_a_scenario_is_complete() -> None:
 def test_scenario_error_names_file_and_line_in_every_command(
     command: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`doctor`, `sweep`, `advise` and `capacity` named the key alone."""
+    """`doctor`, `sweep`, `advise` and `capacity` once named only the key."""
     monkeypatch.chdir(path.parent)
     path.write_text(TEXT.replace("a100-40gb", "a1000-40gb"))
     assert called(monkeypatch, command, path.name, *OF_A_SCENARIO[command]) == 2

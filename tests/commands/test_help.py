@@ -1,4 +1,4 @@
-"""`--help`: whole names at 80 columns, an example, a group for each command."""
+"""`--help`: uncut option names at 80 columns, an example, and a group for each command."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from kvsim.workload.catalogue import entries
 
 
 def _options(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Each command that takes options, as words, and the names of its options."""
+    """(words of the command, names of its options) for each command with options."""
     subcommands = getattr(command, "commands", {})
     for name, sub in subcommands.items():
         yield from _options(sub, *words, name)
@@ -69,7 +69,7 @@ def test_help_lists_every_command_in_its_group() -> None:
 
 @pytest.mark.parametrize("words", [(), *ALL], ids=" ".join)
 def test_help_shows_an_example_that_parses(words: tuple[str, ...]) -> None:
-    """Every command, also of a group: the example names a command, and options that it has."""
+    """The example of every command, also in groups, uses only existing commands and options."""
     (example,) = re.findall(r"Example:\s(.*)", " ".join(_help(*words).split()))
     line = example.split()
     assert line[: 1 + len(words)] == ["kvsim", *words]
@@ -83,7 +83,7 @@ def test_no_line_of_help_is_wider_than_80_columns() -> None:
 
 
 def test_traces_in_help_examples_are_in_the_catalogue() -> None:
-    """Once `azure-conv`, which is a recipe's name."""
+    """An example once named `azure-conv`, which is a recipe and no trace."""
     named = [
         word
         for name in ("traces", "convert")

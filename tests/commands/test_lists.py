@@ -1,4 +1,4 @@
-"""What ships with kvsim, as the commands list it; how far a run is, as a pipe sees it."""
+"""Commands that list recipes, models and devices."""
 
 import json
 

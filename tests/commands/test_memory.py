@@ -1,4 +1,4 @@
-"""`kvsim memory`: table, JSON, refusals; what it prints against what a run has."""
+"""`kvsim memory`: table, JSON, refusals, and equality with the pool of a run."""
 
 import json
 
@@ -29,7 +29,7 @@ def answer(*words):
 
 
 def test_memory_command_reproduces_the_papers_pool():
-    """OPT-13B in 983 blocks: 15.7K slots, 7 sequences under max-buffer, as Orca (Max) batches."""
+    """OPT-13B in 983 blocks: 15.7K slots, and 7 sequences under max-buffer, as in Orca (Max)."""
     found = answer("opt-13b", "--device", "a100-40gb", "--num-gpu-blocks", 983, "--num-tokens", 499)
     assert found["bytes_per_token"] == 819_200
     assert (found["num_gpu_blocks"], found["block_size"], found["pool_tokens"]) == (983, 16, 15_728)
@@ -89,7 +89,7 @@ def test_memory_command_prints_parameters_and_the_kv_cache_line():
 
 
 def test_memory_command_prints_the_engine_versions_log_lines():
-    """gpt-oss-120b on an H200, as 0.22 logged it for two lengths; 0.19 counts blocks."""
+    """gpt-oss-120b on an H200, as vLLM 0.22 logged it for two lengths; 0.19 logs blocks instead."""
     given = ("gpt-oss-120b", "--device", "h200", "--kv-cache-bytes", 104_202 * 589_824)
     given += ("--max-num-batched-tokens", 8192)
     short = answer(*given, "--engine-version", "0.22.0", "--max-model-len", 2068)["engine"]
@@ -103,7 +103,7 @@ def test_memory_command_prints_the_engine_versions_log_lines():
 
 
 def test_memory_command_says_if_the_engine_would_not_start():
-    """Llama-3.1-8B on an RTX 3090: 1,478 blocks held 23,648 tokens and 29,000 were asked for."""
+    """Llama-3.1-8B on an RTX 3090: 1,478 blocks hold 23,648 tokens, 29,000 were requested."""
     given = ("llama-3.1-8b", "--device", "rtx-3090", "--engine-version", "V0")
     given += ("--kv-cache-bytes", 1478 * 16 * 131_072)
     found = answer(*given, "--max-model-len", 29_000)["engine"]
@@ -124,7 +124,7 @@ def test_hybrid_model_enlarges_the_block_size():
 
 
 def test_mamba_model_concurrency_equals_the_number_of_states(tmp_path):
-    """Mamba-2: a sequence costs its states, however long; the pool is a number of sequences."""
+    """In Mamba-2 a sequence takes one state at any length, so the pool is a number of sequences."""
     config = {"model_type": "mamba2", "hidden_size": 256, "num_hidden_layers": 4, "num_heads": 8}
     config |= {"head_dim": 64, "state_size": 16, "vocab_size": 1000, "torch_dtype": "bfloat16"}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -144,7 +144,7 @@ def test_mamba_model_concurrency_equals_the_number_of_states(tmp_path):
 
 
 def test_stage_without_attention_does_not_limit_the_pool():
-    """Qwen3.5-27B in 64 stages: three of four hold no attention layer."""
+    """Qwen3.5-27B in 64 pipeline stages: three of four stages have no attention layer."""
     found = answer(
         "qwen3.5-27b", "--device", "h100", "--pipeline-parallel-size", 64, "--max-model-len", 8192
     )
@@ -208,7 +208,7 @@ def test_memory_command_refuses_invalid_options(words, message):
 
 @pytest.mark.parametrize(("alignment", "block"), [(None, 1056), (1088, 1088)])
 def test_run_uses_the_number_of_blocks_that_memory_prints(alignment, block):
-    """States that prefill writes out within chunks make blocks multiples of 64 tokens."""
+    """With prefill checkpoints of states, block sizes are multiples of 64 tokens."""
     key = "prefill_checkpoint_alignment"
     tables = {
         "model": {"name": "qwen3.5-35b-a3b", "max_model_len": 65536},
@@ -247,7 +247,7 @@ def test_prefill_checkpoint_alignment_is_refused_for_unsupported_models(model, v
 
 
 def test_memory_command_notes_differences_of_kvsim_run():
-    """Llama 4's chunks are counted as given back."""
+    """Blocks before the current chunk of Llama 4's local attention count as freed."""
     given = ("--device", "h200", "--tensor-parallel-size", 8, "--max-model-len", 65536)
     words = " ".join(ask("llama-4-scout", *given).split())
     assert "36 layers attend within chunks of 8,192 tokens" in words
@@ -284,7 +284,7 @@ def test_cache_dtype_names_of_other_engines_are_accepted(dtype, ratio):
 
 
 def test_memory_notes_a_pool_larger_than_the_device():
-    """In the table, and in the notes of a run; not where it fits."""
+    """The note is in the table and in a run's notes, and absent if the pool fits."""
     given = ("gemma-4-31b", "--device", "rtx-5090", "--kv-cache-dtype", "fp8")
     words = " ".join(ask(*given, "--num-gpu-blocks", 53_042).split())
     assert "weights (58.22 GiB) take 122.96 GiB, more than the 31.36 GiB of one rtx-5090" in words
@@ -310,7 +310,7 @@ def test_memory_notes_an_engine_version_newer_than_known():
 
 @pytest.mark.parametrize("model", ["qwen3.5-9b", "gpt-oss-20b", "qwen3-8b"])
 def test_memory_of_a_scenario_reports_the_tokens_its_engine_logs(model, tmp_path):
-    """Hybrids too: as `kvsim memory` has them by flags."""
+    """Hybrid models too; `kvsim memory` with flags reports the same number."""
     path = tmp_path / "served.toml"
     path.write_text(f"""
         [model]

@@ -1,4 +1,4 @@
-"""Words that users give where something near is meant: the error or the answer says what."""
+"""Values that users give by mistake: the error or the answer names what they mean."""
 
 from pathlib import Path
 

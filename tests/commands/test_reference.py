@@ -1,4 +1,4 @@
-"""The reference of scenarios (docs/scenario.md, kvsim options) has every table that a key takes."""
+"""The reference of scenarios (docs/scenario.md, kvsim options) contains every table."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_every_table_inside_a_table_is_listed() -> None:
 
 
 def test_path_keys_list_every_option_that_is_a_path() -> None:
-    """By these keys the explorer keeps links within the scenario's folder."""
+    """The explorer uses this list to confine paths to the scenario's folder."""
     found = {
         name
         for entry in entries()

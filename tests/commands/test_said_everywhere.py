@@ -1,4 +1,4 @@
-"""What a user has to find: names of a choice in the options, a drafter by its path, progress."""
+"""Names of choices in the option reference, drafters given by path, and progress lines."""
 
 import json
 import re

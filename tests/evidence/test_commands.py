@@ -1,4 +1,4 @@
-"""The commands of `kvsim validate` whose code is in evidence/."""
+"""The commands of `kvsim validate` that are implemented in evidence/."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ CHECKOUT = Path(kvsim.__file__).parents[1]
 
 @pytest.mark.skipif(not (CHECKOUT / "evidence").is_dir(), reason="kvsim is installed, no checkout")
 def test_validate_commands_run_from_any_folder_with_an_editable_install(tmp_path: Path) -> None:
-    """As an editable install does: kvsim is found, the folder that it lies in is not."""
+    """With an editable install kvsim is on sys.path, but the checkout's folder is not."""
     code = f"""
 import importlib.util, sys
 place = {str(CHECKOUT / "kvsim")!r}

@@ -1,4 +1,4 @@
-"""vLLM's time of a sequence, fitted on made-up points of known constants."""
+"""vLLM's host time per sequence, fitted to made-up points with known constants."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ LAYER_US, DURING_US, BETWEEN_US = 12.5, 9.0, 40.0
 
 
 def made(clients, overlapped=True, kind="llama", layers=32, isl=1024, kernels_ms=4.0):
-    """A point whose host takes LAYER_US a layer, and its time of each sequence."""
+    """A point with a host time of LAYER_US per layer and a known time per sequence."""
     host_us = LAYER_US * layers + clients * (DURING_US if overlapped else BETWEEN_US)
     point = Point(
         id="x",
@@ -40,7 +40,7 @@ def made(clients, overlapped=True, kind="llama", layers=32, isl=1024, kernels_ms
 
 
 def points():
-    """Two architectures, each scheduled one way, of two lengths."""
+    """Points of two architectures, each with one scheduling mode and two lengths."""
     return [
         made(clients, overlapped, kind, layers, isl)
         for overlapped, kind, layers in ((True, "llama", 32), (False, "qwen3", 64))

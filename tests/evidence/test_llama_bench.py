@@ -1,4 +1,4 @@
-"""The documented errors against llama-bench are those of its published table."""
+"""The documented errors against llama-bench equal those of its published table."""
 
 from pathlib import Path
 

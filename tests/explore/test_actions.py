@@ -1,4 +1,4 @@
-"""What is turned and clicked: every control on every base, and what each action does."""
+"""The explorer's widgets and buttons: every control on every scenario, and each action."""
 
 import json
 from typing import Any
@@ -43,7 +43,7 @@ def ids_and_values(table: dict[str, Any]) -> tuple[list[dict[str, Any]], list[An
 
 @pytest.mark.parametrize("base", list(STARTING_POINTS))
 def test_widgets_show_the_values_of_the_tables(base: str) -> None:
-    """Unturned they change nothing; set to what they show they mean the same scenario."""
+    """Unchanged widgets leave the scenario equal."""
     table = visit(base).state.table
     ids, values = ids_and_values(table)
     names = [json.dumps(each, sort_keys=True) for each in ids]

@@ -1,4 +1,4 @@
-"""The server: this machine alone, nothing from elsewhere, the pages of single runs; the command."""
+"""The explorer's server: only this machine, no network, pages of runs, the command."""
 
 import json
 import socket
@@ -30,7 +30,7 @@ TABLE = started(STARTING_POINTS["tour:blocks"], ["workload.num_requests=20"]).ta
 
 
 class Answered(WorkerPool):
-    """One job, done."""
+    """A job that has finished."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -120,7 +120,7 @@ def test_command_line_does_not_import_dash() -> None:
 
 
 def test_explorer_refuses_requests_without_the_printed_token() -> None:
-    """Neither page nor callback nor file; once shown, a cookie that no other site sends has it."""
+    """Page, callback and file need the token; once it was given, a same-site cookie holds it."""
     for host in ("127.0.0.1", "0.0.0.0"):
         context = PageContext(STARTING_POINTS, Answered(), "chat")
         stranger = make_app(context, host, TOKEN).test_client()
@@ -141,7 +141,7 @@ def test_explorer_refuses_requests_without_the_printed_token() -> None:
 def test_malformed_requests_are_refused_without_a_traceback(
     client: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Dash raises KeyError and the like for them, and lists its files."""
+    """Dash raises KeyError and the like for these, and would list its files."""
     update = "/_dash-update-component"
     for answer in (
         client.post(update, json={}),

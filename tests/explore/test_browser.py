@@ -1,4 +1,4 @@
-"""The explorer in a real browser: turned, cancelled, pinned, swept, saved; nothing leaves it."""
+"""The explorer in a real browser: change, cancel, pin, sweep, save; no external requests."""
 
 import threading
 import time
@@ -78,10 +78,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def opened(browser: Any, served: str) -> Iterator[Any]:
-    """The page, open and settled; at the end nothing was complained of, nor asked of others.
+    """The loaded page; afterwards checks that the console and the network log are clean.
 
-    Each setting is in the address, so a page at its first address serves the next test too:
-    to draw all figures once costs as much as most of these tests.
+    Each setting is in the address, so a page at its first address is reused by the next test:
+    drawing all figures once costs as much as most of these tests.
     """
     forget(browser)
     if not AT_FIRST or browser.current_url != AT_FIRST[0]:
@@ -118,7 +118,7 @@ def test_browser_shows_the_map_and_the_report(opened: Any, served: str) -> None:
 
 
 def test_explorer_page_loads_the_reduced_plotly(opened: Any) -> None:
-    """Dash's own takes 4.8 MB, and a browser on two cores a second more."""
+    """Dash's plotly takes 4.8 MB, and a second more on a browser with two cores."""
     asked = "return performance.getEntriesByType('resource').map(e => new URL(e.name).pathname)"
     paths = opened.execute_script(asked)
     assert "/plotly.js" in paths

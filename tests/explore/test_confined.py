@@ -1,4 +1,4 @@
-"""What a page cannot: read other files, quote them, or start more than a page should."""
+"""What a page cannot do: read other files, quote their contents, or start large jobs."""
 
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def test_page_address_cannot_name_files_outside_the_scenario_folder(
 
 @pytest.mark.parametrize("setting", PATHS)
 def test_explorer_errors_do_not_quote_file_contents(points: Any, setting: str) -> None:
-    """Whatever reads it, by whatever error; kvsim run in a terminal says the rest."""
+    """For every reader and every error; `kvsim run` in a terminal prints the full error."""
     base = points["mine"]
     table = _put(base, setting % "inside.csv")
     check_paths(table, base)
@@ -72,7 +72,7 @@ def test_explorer_errors_do_not_quote_file_contents(points: Any, setting: str) -
 
 
 def test_callback_checks_the_browsers_stored_state(points: Any) -> None:
-    """Its store is the visitor's to change."""
+    """A visitor can change the state that the browser stores."""
     context = PageContext(points, WorkerPool(0), "mine")
     table = _put(points["mine"], PATHS[0] % "/etc/passwd")
     with pytest.raises(InputError, match="alone"):

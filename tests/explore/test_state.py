@@ -1,4 +1,4 @@
-"""Addresses: what the page holds, its address brings back; what one may not, it cannot."""
+"""Addresses of the explorer: they restore the page's state, and only valid states."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ STARTING_POINTS = find_starting_points(None)
 
 
 class Idle(WorkerPool):
-    """Nobody works."""
+    """A worker pool that never works."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -42,7 +42,7 @@ def test_state_of_each_starting_point_is_restored_from_its_address(name: str) ->
 
 @pytest.mark.parametrize("name", list(STARTING_POINTS))
 def test_state_restored_from_the_browser_has_the_same_answer(name: str) -> None:
-    """JavaScript writes 3.0 as 3. The page waited for a second run of what already ran."""
+    """JavaScript writes 3.0 as 3. The page once waited for a second run of the same state."""
 
     def held(value: Any) -> Any:
         if isinstance(value, dict):

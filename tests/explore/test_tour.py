@@ -1,4 +1,4 @@
-"""The tour tells what the simulator finds, and no more."""
+"""The tour's texts agree with what the simulator computes."""
 
 import pytest
 

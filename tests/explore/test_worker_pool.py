@@ -1,4 +1,4 @@
-"""Jobs: they answer what kvsim run would, tell how far they are, and end at once."""
+"""Jobs of the explorer: equal answers to kvsim run, progress, and cancellation."""
 
 import math
 import time
@@ -113,7 +113,7 @@ def test_a_process_that_dies_is_replaced(workers: WorkerPool) -> None:
 def test_the_time_of_a_job_counts_from_the_first_message(
     monkeypatch: pytest.MonkeyPatch, silent: int, state: str
 ) -> None:
-    """A process that loads kvsim says nothing, for 200 s here; a step of the clock is 50 s."""
+    """A worker that loads kvsim is silent, here for 200 s; the clock advances 50 s per reading."""
     now_s = 0.0
     said = [*[None] * 4, ("progress", ("starting", 0, 1)), *[None] * silent, ("answer", "it")]
 

@@ -1,6 +1,6 @@
-"""What machines and people do to a run: full and read-only disks, Ctrl-C, kill -9, two at once.
+"""Faults during a run: full and read-only disks, Ctrl-C, kill -9, two processes at once.
 
-Nothing half-written stands under a final name, nothing finished is lost.
+No half-written file has a final name, and no finished result is lost.
 """
 
 import json
@@ -82,7 +82,7 @@ def left_over(folder: Path) -> set[str]:
 
 
 def is_of_one_run(folder: Path) -> int:
-    """The seed of the whole result in the folder."""
+    """The seed of the complete result in the folder."""
     result = store.read(folder)
     seed = int(result.scenario["seed"])
     assert tomllib.loads((folder / store.SCENARIO).read_text())["seed"] == seed
@@ -214,7 +214,7 @@ DATES = {"backend/serve/run.py", "record/recording.py", "step_time/calibrated/fi
 
 
 def test_no_duration_is_taken_from_the_wall_clock() -> None:
-    """It may go back while kvsim runs."""
+    """The wall clock may be set back while kvsim runs."""
     package = Path(store.__file__).parents[1]
     named = {
         str(path.relative_to(package))
@@ -232,7 +232,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
 
 
 def test_full_disk_leaves_earlier_results_intact(scenario: Path, tmp_path: Path) -> None:
-    """A limit on the size of files stands for the end of the disk: the same error, on any file."""
+    """A limit on file sizes replaces a full disk: the error is the same for any file."""
     out = tmp_path / "out"
     done = kvsim("run", scenario, "--out", out, "--json", before=FULL)
     assert done.returncode == 2
@@ -252,7 +252,7 @@ def test_failed_write_of_a_new_result_keeps_the_old_one(scenario: Path, tmp_path
 
 
 def test_unwritable_output_is_refused_before_the_simulation(scenario: Path, tmp_path: Path) -> None:
-    """Whoever began to simulate would fail: there is nothing that simulates."""
+    """The simulation is disabled, so that a command that begins to simulate would fail."""
     (tmp_path / "file").write_text("")
     for before, out in (("", tmp_path / "file" / "out"), (FULL.replace("6000", "10"), tmp_path)):
         before += "\nimport kvsim.simulation\nkvsim.simulation.Simulation.result = None"
@@ -306,7 +306,7 @@ def test_output_path_that_is_no_folder_is_refused_before_the_run(tmp_path: Path)
 
 
 def test_writing_to_a_device_file_keeps_it(tmp_path: Path) -> None:
-    """A file written under a temporary name and renamed would put a file where the pipe was."""
+    """Writing a temporary file and renaming it would replace the pipe by a file."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
@@ -316,7 +316,7 @@ def test_writing_to_a_device_file_keeps_it(tmp_path: Path) -> None:
 
 
 def test_last_written_file_marks_the_folder_as_complete(tmp_path: Path) -> None:
-    """Killed between two renames, a folder has no mark, old or new."""
+    """A folder whose writer is killed between two renames has no mark, old or new."""
     replace_files(tmp_path, {name: lambda path: path.write_text("old") for name in ("a", "mark")})
 
     def interrupted(path: Path) -> None:

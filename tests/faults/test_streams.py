@@ -1,4 +1,4 @@
-"""Standard output and error as shells hand them down, odd names, control characters."""
+"""Standard output and error under a shell, unusual file names, control characters."""
 
 import json
 import os
@@ -29,7 +29,7 @@ TRACE = '{"timestamp": 0, "input_length": 50, "output_length": 5, "hash_ids": [0
 
 
 def shell(line: str, folder: Path) -> "subprocess.CompletedProcess[bytes]":
-    """The line under bash; `kvsim` in it is this one."""
+    """Run the line under bash, with `kvsim` as the tested command."""
     code = f'kvsim() {{ "{sys.executable}" -m kvsim "$@"; }}; set -o pipefail; {line}'
     return subprocess.run(
         ["bash", "-c", code], cwd=folder, capture_output=True, check=False,
@@ -55,7 +55,7 @@ def test_closed_stdout_changes_nothing_else(folder: Path, stream: str) -> None:
 
 @pytest.mark.parametrize("command", ["models", "schema", "--help", "run s.toml --out out --json"])
 def test_closed_pipe_reader_does_not_end_the_command(folder: Path, command: str) -> None:
-    """`kvsim ... | head -1`: no traceback, no silent exit 1, and what was to be written is."""
+    """`kvsim ... | head -1`: no traceback, no silent exit 1, and output files are written."""
     done = shell(f"kvsim {command} | true", folder)
     # A slow machine says how far the command is.
     said = [line for line in done.stderr.splitlines() if not PROGRESS.search(line)]

@@ -1,6 +1,4 @@
-"""The campaign and the soak themselves: they go on where they ended, keep what failed, and see what
-grows.
-"""
+"""The fuzz campaign and the soak: they resume, save failures, and detect growth."""
 
 import json
 import sys
@@ -14,7 +12,7 @@ from support.fuzzing.targets import TARGETS
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder that a campaign of one reader keeps in."""
+    """The folder of a fuzz campaign of one reader."""
     words = ["campaign", "--only", "lengths", "--cases", "20", "--keep", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", words)
     return tmp_path

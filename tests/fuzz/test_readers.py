@@ -1,5 +1,5 @@
-"""Every reader against files damaged by the byte, the field and the nested value: it answers, or
-says in one line why not. The same files every time; `make fuzz` looks for new ones.
+"""Every reader on files damaged in bytes, fields and nested values: it reads the file or raises a
+one-line error. The files are always the same; `make fuzz` makes new ones.
 """
 
 import tempfile

@@ -1,6 +1,4 @@
-"""Random scenarios over the whole option space, the same ones every time; `make fuzz` looks for new
-ones.
-"""
+"""Random scenarios over all options, always the same; `make fuzz` makes new ones."""
 
 from random import Random
 
@@ -17,6 +15,6 @@ def test_random_scenario_runs_with_its_invariants_or_is_refused_in_one_line(numb
 
 
 def test_a_third_of_the_random_scenarios_run() -> None:
-    """A generator whose scenarios are refused tries nothing."""
+    """A generator of scenarios that are always refused would test nothing."""
     ran = [check(scenario(Random(f"scenarios:{number}"))) for number in range(6)]
     assert sum(ran) >= 2

@@ -1,4 +1,4 @@
-"""A small serving loop, enough to fill a result's tables with figures that hang together."""
+"""A small serving loop that fills a result's tables with consistent figures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def make_run(
     seed: int = 0,
     max_steps: int | None = None,
 ) -> Run:
-    """One run of `requests` random requests; cut off after `max_steps` rows of the series."""
+    """One run of `requests` random requests; the series ends after `max_steps` rows."""
     rng = np.random.Generator(np.random.PCG64(seed))
     arrivals = np.cumsum(rng.exponential(6e10, requests)).astype(np.int64)
     prompts = rng.integers(20, 900, requests)
@@ -190,7 +190,7 @@ def _summary(
 
 
 def make_result(*runs: Run) -> Result:
-    """A result of these runs, its scenario included."""
+    """A result with these runs and their scenario."""
     scenario = {
         "seed": 0,
         "model": {"name": "llama-2-7b"},
@@ -223,19 +223,19 @@ ODD_RESULTS: dict[str, Callable[[], Result]] = {
 
 @cache
 def odd(name: str) -> Result:
-    """One of ODD_RESULTS, made once a process."""
+    """One of ODD_RESULTS, made once per process."""
     return ODD_RESULTS[name]()
 
 
 @pytest.fixture(scope="session")
 def odd_results() -> dict[str, Result]:
-    """All results at the edge, by what is odd about them."""
+    """All unusual results, by name."""
     return {name: odd(name) for name in ODD_RESULTS}
 
 
 @pytest.fixture(params=ODD_RESULTS, scope="session")
 def odd_result(request: pytest.FixtureRequest) -> Result:
-    """Each of the results at the edge, in turn."""
+    """Each of the unusual results, one per test case."""
     return odd(request.param)
 
 
@@ -258,13 +258,13 @@ TRACED = {
 
 @pytest.fixture(scope="session")
 def traced() -> Result:
-    """Three allocators on a full pool, with who lay where."""
+    """Three allocators on a full pool, with recorded addresses."""
     return Simulation(Scenario.from_table(TRACED)).result(addresses=True)
 
 
 @pytest.fixture(scope="session")
 def treed() -> Result:
-    """A radix tree under two schedulers on a full pool, with what became of its nodes."""
+    """A radix tree under two schedulers on a full pool, with recorded nodes."""
     radix = {"kind": "radix"}
     own = {"kind": "radix", "label": "SGLang", "page_size": 16, "scheduler": {"kind": "sglang"}}
     return Simulation(Scenario.from_table(TRACED | {"allocator": [radix, own]})).result(
@@ -286,5 +286,5 @@ def one_of_two() -> Result:
 
 @pytest.fixture(scope="session")
 def hostile() -> Result:
-    """A run whose label would like to be HTML."""
+    """A run with a label that contains HTML."""
     return odd("hostile label")

@@ -1,4 +1,4 @@
-"""The figure of predicted against measured times, and the page of a fit."""
+"""The scatter plot of predicted against measured times, and the page of a fit."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A report opens with the answer to the question that its scenario asks."""
+"""A report begins with the answer to its scenario's question."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What `kvsim run` prints by default: the answer, within a terminal of 24 lines and 80 columns."""
+"""The default output of `kvsim run`: the answer, in 24 lines of 80 columns."""
 
 import re
 from io import StringIO
@@ -100,7 +100,7 @@ def test_bottleneck_is_memory_only_if_requests_waited_for_it(
 
 
 def test_sequences_that_fit_equals_the_number_of_maximum_buffers() -> None:
-    """A maximum buffer is of one size, so the pool's slots are their number."""
+    """Maximum buffers have one size, so the pool holds a fixed number of them."""
     workload = BASE["workload"] | {"num_requests": 12}
     tables = {"allocator": [{"kind": "max-buffer"}], "workload": workload}
     result = kvsim.simulate(BASE | tables | {"memory": {"kv_cache_tokens": 8 * 4096}})

@@ -1,4 +1,4 @@
-"""The page in a real browser: drawn, searched, marked, zoomed, and nothing asked of any network."""
+"""The report in a real browser: drawn, searched, marked, zoomed, without network requests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,7 +84,7 @@ GIB = 2**30
 def test_map_ticks_are_round_numbers_of_one_unit(
     opened: Any, low: float, high: float, axis: str, texts: list[str]
 ) -> None:
-    """Once an axis had 500 MiB, 1,000 MiB, 1.46 GiB, and another 0 s, 60 s, 2 min."""
+    """An axis once had ticks at 500 MiB, 1,000 MiB, 1.46 GiB, and another at 0 s, 60 s, 2 min."""
     script = f"return kvsim.ticks({low}, {high}, 5.5, kvsim.{axis})"
     ticks = opened.execute_script(script)
     assert [text for _, text in ticks] == texts

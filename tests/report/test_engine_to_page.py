@@ -1,4 +1,4 @@
-"""The report on a real run: what the engine recorded, what the summary says and what is drawn."""
+"""The report of a real run: recorded values, summary and figures agree."""
 
 import math
 

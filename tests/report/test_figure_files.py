@@ -1,4 +1,4 @@
-"""Figures and tables as files of their own, for a paper."""
+"""Single figures and tables as files, for a paper."""
 
 import io
 import json

@@ -160,7 +160,7 @@ def test_a_thinned_distribution_passes_through_points_of_the_whole_one(values):
 
 
 def test_radix_tree_figure_equals_its_counts(treed):
-    """Every admission is a hit of some depth; what was evicted or is left was once computed."""
+    """Every admission is a hit of some depth; each evicted or remaining node was computed once."""
     for run in treed.runs:
         nodes = run.table("nodes")
         hits = nodes[nodes["event"] == "hit"]

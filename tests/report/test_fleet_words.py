@@ -1,4 +1,4 @@
-"""What a paragraph on a fleet says of its price."""
+"""Sentences on a fleet's price and its replicas."""
 
 from typing import Any
 
@@ -33,7 +33,9 @@ def test_fleet_price_is_reported_per_million_output_tokens(tables: Any, output: 
 
 
 def test_fleet_report_warns_if_replica_makespans_differ(tables: Any) -> None:
-    """Once 248, 141 and 81.3 tokens a second stood beside a fleet's 364, with no word on why."""
+    """A report once showed 248, 141 and 81.3 tokens/s for replicas and 364 for the fleet,
+    unexplained.
+    """
     found = []
     for rate in (2, 2000):
         workload = {

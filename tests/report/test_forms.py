@@ -1,4 +1,4 @@
-"""The forms of a report: each made from any result, and right in what it says."""
+"""The output formats of a report: each accepts any result, and its contents are right."""
 
 import csv
 import io

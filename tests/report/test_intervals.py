@@ -1,6 +1,6 @@
-"""Intervals over seeds hold what they say about as often as they say: waits of a queue up to
-saturation, seed by seed, against the same of thousands of seeds. Waits for memory that just begins
-to bind are worse (`kvsim.report.intervals`), and not held here.
+"""Confidence intervals over seeds cover their mean at the stated level, for queues up to
+saturation. The truth is the mean over thousands of seeds. Waits for memory that just begins to
+limit are covered less often (`kvsim.report.intervals`), and are not tested here.
 """
 
 import math
@@ -17,8 +17,9 @@ SEEDS, TRIALS = 6000, 800
 
 
 def waits(load: float, quantile: float | None, seeds: int = SEEDS) -> np.ndarray:
-    """Of each seed the mean wait, or a quantile, of 200 customers of one server (Lindley's
-    recursion: exponential gaps of mean 1, exponential services of mean `load`).
+    """(seeds,) mean wait, or a quantile of waits, of 200 customers at one server.
+
+    Lindley's recursion with exponential gaps of mean 1 and exponential services of mean `load`.
     """
     random = np.random.default_rng(7)
     gaps, services = random.exponential(size=(2, 200, seeds))
@@ -31,9 +32,7 @@ def waits(load: float, quantile: float | None, seeds: int = SEEDS) -> np.ndarray
 
 
 def both_waits(load: float, runs: int, requests: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of each run the waits of its requests, and those behind a server 5 % faster: (runs,
-    requests) each.
-    """
+    """Two arrays (runs, requests): waits at one server, and at a server that is 5 % faster."""
     random = np.random.default_rng(7)
     gaps, services = random.exponential(size=(2, requests, runs))
     both = []
@@ -57,12 +56,12 @@ def held_by_requests_drawn_again(load: float) -> float:
 
 @pytest.mark.parametrize("load", [0.5, 0.8, 1.0])
 def test_resampling_single_requests_undercovers_the_error_of_queueing_times(load: float) -> None:
-    """Who reads `validate run` is told so (`DRAWN_AGAIN`)."""
+    """`validate run` prints this caveat (`DRAWN_AGAIN`)."""
     assert 0.10 <= held_by_requests_drawn_again(load) <= 0.60
 
 
 def test_resampling_covers_the_error_of_independent_requests() -> None:
-    """Times of their own, with an error of their own each."""
+    """Each request has an independent time and an independent error."""
     random = np.random.default_rng(2)
     real = random.uniform(1.0, 2.0, size=(200, 100))
     simulated = real * random.normal(1.05, 0.1, size=real.shape)
@@ -89,7 +88,7 @@ def test_interval_of_times_contains_their_geometric_mean(
 
 @pytest.mark.parametrize("count", [3, 5, 10])
 def test_interval_of_paired_ratios_covers_their_geometric_mean(count: int) -> None:
-    """A server 5 % faster on the same seeds."""
+    """The pairs are a server and one that is 5 % faster, on the same seeds."""
     slow, fast = waits(1.0, None), waits(0.95, None)
     true = math.expm1(float(np.log(fast / slow).mean()))
     drawn = np.random.default_rng(3).integers(SEEDS, size=(TRIALS, count))
@@ -100,7 +99,7 @@ def test_interval_of_paired_ratios_covers_their_geometric_mean(count: int) -> No
 
 @pytest.mark.parametrize("count", [3, 5, 10])
 def test_interval_of_rates_covers_their_mean(count: int) -> None:
-    """Served a second: customers over the time of the last one's end."""
+    """A rate is 200 customers over the time when the last one ends."""
     random = np.random.default_rng(7)
     rates = 200 / random.exponential(size=(200, SEEDS)).sum(axis=0)
     found = [interval(each) for each in samples(rates, count)]
@@ -109,7 +108,7 @@ def test_interval_of_rates_covers_their_mean(count: int) -> None:
 
 
 def kept_rates(limit: float, quantile: float) -> np.ndarray:
-    """Of each seed the largest rate at which a quantile of 200 waits keeps a limit."""
+    """(seeds,) largest rate at which a quantile of 200 waits is within the limit."""
     random = np.random.default_rng(7)
     gaps, services = random.exponential(size=(2, 200, SEEDS))
     kept, lost = np.full(SEEDS, 0.01), np.full(SEEDS, 5.0)
@@ -126,7 +125,7 @@ def kept_rates(limit: float, quantile: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("limit", "quantile"), [(10.0, 0.99), (5.0, 0.5)])
 def test_interval_of_capacity_rates_covers_their_mean(limit: float, quantile: float) -> None:
-    """As `kvsim capacity` finds one a seed."""
+    """`kvsim capacity` finds such a rate for each seed."""
     rates = kept_rates(limit, quantile)
     for count in (2, 3, 5, 10):
         found = [interval(each) for each in samples(rates, count)]
@@ -135,7 +134,9 @@ def test_interval_of_capacity_rates_covers_their_mean(limit: float, quantile: fl
 
 
 def test_arithmetic_interval_of_heavy_tailed_times_undercovers_the_mean() -> None:
-    """Why times have another one: a wait that is mostly short and sometimes very long."""
+    """The reason for the geometric interval of times: waits that are mostly short and rarely very
+    long.
+    """
     values = np.random.default_rng(1).lognormal(0.0, 2.0, size=SEEDS)
     drawn = samples(values, 5)
     plain = [interval(each) for each in drawn]

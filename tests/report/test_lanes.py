@@ -1,4 +1,4 @@
-"""Lanes of a fleet: drawn while a replica was there, empty before its start and after its end."""
+"""The figure of replicas' loads: a lane is empty before its replica's start and after its end."""
 
 from collections import Counter
 

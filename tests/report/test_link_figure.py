@@ -1,4 +1,4 @@
-"""The figure of the links' use over time, and its table."""
+"""The figure of links over time, and its table."""
 
 from pathlib import Path
 

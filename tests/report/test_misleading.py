@@ -1,6 +1,4 @@
-"""Answers that were read wrongly once. Of sweeps: tests/whatif/sweep/test_sweep.py has loads that
-are no settings, keys of one allocator, and settings that do alike.
-"""
+"""Answers that users once misread. Those of sweeps are in tests/whatif/sweep/test_sweep.py."""
 
 import json
 import re
@@ -46,7 +44,7 @@ def answered(*arguments: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", WASTE_WORDS)
 def test_words_for_a_ledger_class_contain_no_other_class_name(name: str) -> None:
-    """Once, what was overprovisioned "was reserved for tokens that never came"."""
+    """The words for overprovisioned were once "was reserved for tokens that never came"."""
     others = {other for other in CLASSES if other != name}
     assert not others & set(WASTE_WORDS[name].split())
 
@@ -64,8 +62,8 @@ def test_choosing_a_flag_by_two_seeds_is_refused(command: str) -> None:
 
 
 def test_advise_keeps_the_pool_in_bytes_and_doctor_has_the_same_figure(tmp_path: Path) -> None:
-    """Once fp8 with as many blocks, which frees half of the pool and uses none of it, was the best
-    setting; the doctor said -34 % of the flag, and the advice -20 %.
+    """The best setting was once fp8 with equally many blocks, which frees half of the pool and does
+    not use it. The doctor printed -34 % for the flag, and advise -20 %.
     """
     path = tmp_path / "server.toml"
     path.write_text(SMALL_POOL)
@@ -85,7 +83,9 @@ def test_advise_keeps_the_pool_in_bytes_and_doctor_has_the_same_figure(tmp_path:
 
 
 def test_a_sweep_of_loads_names_a_setting_and_runs_nothing_twice(tmp_path: Path) -> None:
-    """Once "Best: doubling, rate_per_s = 1, block_size = 8", and two runs of three were repeats."""
+    """The output was once "Best: doubling, rate_per_s = 1, block_size = 8", and two of three runs
+    were repeats.
+    """
     path = tmp_path / "server.toml"
     both = 'allocator = [{ kind = "max-buffer" }, { kind = "paged" }]'
     scenario = re.sub("allocator = .*", both, SMALL_POOL)
@@ -121,7 +121,7 @@ def test_recipe_output_begins_with_its_answer() -> None:
 
 
 def test_notes_with_a_count_of_zero_are_omitted() -> None:
-    """Once "clipped 0 of 3,000 requests"."""
+    """A note was once "clipped 0 of 3,000 requests"."""
     rows = [TraceRow(1, 100, 20, 0)]
     assert clip(rows, 4096) == (rows, None)
     changes = ["--set", "workload.num_requests=20"]

@@ -26,7 +26,7 @@ LOADING = {"src", "href", "srcset", "data", "action", "poster", "background"}
 
 
 class Reader(HTMLParser):
-    """Collects what a browser would load, the scripts, and the text."""
+    """Collects the URLs that a browser would load, the scripts, and the text of a page."""
 
     def __init__(self):
         super().__init__()
@@ -168,7 +168,7 @@ def test_page_does_not_break_lines_inside_flags_or_short_labels(traced):
 
 
 def test_label_is_bold_in_full_if_another_label_is_its_prefix():
-    """Once a space between a digit and a short word within a label was one before a unit."""
+    """A space between a digit and a short word in a label was once taken for one before a unit."""
     said = filled_page.with_labels("b16 before “b16 no cache” took 16 ms.", ["b16", "b16 no cache"])
     assert said == (
         '<strong class="whole">b16</strong> before <strong class="whole">“b16 no cache”</strong> '
@@ -192,7 +192,7 @@ def test_longest_bar_of_a_card_is_the_best_run(traced):
 def test_card_bars_are_scaled_without_runs_that_lack_the_number(
     one_of_two,
 ):
-    """Once a run that served nothing had the full bar, the best one, for its missing latency."""
+    """A run that served nothing once had the longest bar, because its latency was missing."""
     ran, empty = one_of_two.runs
     assert empty.summary.ttft_s.p50 is None
     first_token = cards(one_of_two)[1]
@@ -207,7 +207,7 @@ def test_card_bars_are_scaled_without_runs_that_lack_the_number(
 
 
 def test_page_does_not_call_ledger_classes_below_the_threshold_absent(traced):
-    """Once a class that took 0.05 % stood under classes "which no run had"."""
+    """A class with 0.05 % of the pool was once listed under "which no run had"."""
     page = make_page(traced)
     said = "The other classes, which took less than 0.1 % on average or did not occur"
     assert said in page

@@ -41,7 +41,7 @@ def printed(result, width):
 
 @pytest.fixture
 def folders(tmp_path, result):
-    """The same result twice, the second with another seed and half the requests per second."""
+    """Two folders with one result; the second has another seed and half the requests per second."""
     changed = Result(copy.deepcopy(result.scenario), copy.deepcopy(result.runs), result.version)
     changed.scenario["seed"] = 1
     changed.scenario["allocator"][2]["block_size"] = 32
@@ -180,7 +180,9 @@ def test_compare_json_marks_changes_as_better_or_worse(folders):
 
 @pytest.fixture
 def against(result, tmp_path):
-    """The result, and the same after `change` of its scenario and summary: two folders."""
+    """A function that writes two folders: the result, and the result after `change(scenario,
+    summary)`.
+    """
 
     def folders(change):
         scenario, runs = copy.deepcopy(result.scenario), []
@@ -197,7 +199,7 @@ def against(result, tmp_path):
 
 
 def judged(call, folders):
-    """{measure: whether it became better or worse} of paged, and what is said beside the table."""
+    """{measure: (better, worse)} for the run `paged`, and the text of `kvsim compare`."""
     lines = json.loads(call("compare", *folders, "--json").stdout)["changes"]
     lines = [line for line in lines if line["label"] == "paged"]
     found = {line["measure"]: (bool(line["better"]), bool(line["worse"])) for line in lines}

@@ -1,7 +1,7 @@
-"""Each kind of page at two widths, one light and one dark: nothing overflows, the console is
-silent, and axe-core finds nothing serious.
+"""Each kind of page at two widths, light and dark: nothing overflows, the console is silent, and
+axe-core finds nothing serious.
 
-KVSIM_SCREENS=DIR keeps the pictures (`make screens`), for whoever changes a page to look at.
+KVSIM_SCREENS=DIR saves the screenshots (`make screens`), to look at after a page was changed.
 """
 
 import base64
@@ -144,7 +144,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def page(
     request: pytest.FixtureRequest, traced: Result, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path]:
-    """The name of a kind of page, and a file of it."""
+    """The name of a kind of page, and its file."""
     name, folder = request.param, tmp_path_factory.mktemp("page")
     if name == "report":
         path = folder / "report.html"

@@ -7,7 +7,7 @@ from kvsim.report.series import bucketed
 
 
 def series(rows):
-    """rows: (duration_ps, first, last), one after the other."""
+    """A memory series from rows (duration_ps, first value, last value), one after the other."""
     ends = np.cumsum([row[0] for row in rows])
     return pd.DataFrame(
         {

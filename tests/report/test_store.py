@@ -42,7 +42,7 @@ def test_stored_result_reads_back_unchanged(tmp_path, odd_result):
 
 
 def test_ledger_parts_are_stored_only_for_runs_that_have_them(tmp_path, tables):
-    """A pool that says why it caches beside one that does not cache, and one that does not say."""
+    """Paged records the parts of cached memory, radix does not, and max-buffer caches nothing."""
     kinds = [{"kind": "paged", "label": "p"}, {"kind": "radix", "label": "r"}]
     kinds.append({"kind": "max-buffer", "label": "m"})
     requests = [Request(f"r{i}", 0, 100, 60, prompt_runs=((i << 20, 100),)) for i in range(9)]
@@ -121,7 +121,7 @@ def test_damaged_result_error_names_the_file(tmp_path, result, name, damage):
 
 @pytest.mark.parametrize("name", [store.REQUESTS, store.MEMORY])
 def test_parquet_with_a_wrong_length_is_refused(tmp_path, result, name):
-    """The last eight bytes have the length of the footer, and the magic number."""
+    """The last eight bytes are the footer's length and the magic number."""
     store.write(tmp_path, result, "<html>")
     whole = (tmp_path / name).read_bytes()
     for length in (0, 3, len(whole), 1 << 20, (1 << 31) - 1, (1 << 32) - 1):

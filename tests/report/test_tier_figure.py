@@ -25,7 +25,7 @@ def test_hits_in_host_memory_and_in_files_have_separate_lines() -> None:
 
 
 def test_hits_figure_sums_to_the_summarys_hits() -> None:
-    """Once the figure left out the hits that requests waited for, and the key number had them."""
+    """The figure once omitted hits that requests waited for, and the summary counted them."""
     result = Simulation(Scenario.from_table(HOST_AND_FILES)).result(addresses=True)
     (run,) = result.runs
     cache, events = run.summary.prefix_cache, run.table("events")
@@ -42,7 +42,7 @@ def test_hits_figure_sums_to_the_summarys_hits() -> None:
 
 
 def test_meaning_of_arriving_names_tiers_too() -> None:
-    """Once it was explained by decode engines alone, in runs that have none."""
+    """The explanation once mentioned only decode engines, in runs without any."""
     (arriving,) = (look for look in PART_LOOKS if look.name == "arriving")
     assert "tier behind the device" in arriving.meaning
     assert "prefill engine" in arriving.meaning

@@ -1,4 +1,4 @@
-"""What the report says of tiers behind the device."""
+"""Sentences on the tiers after the device."""
 
 from typing import Any
 

@@ -224,7 +224,7 @@ def test_report_words_describe_a_run_without_finished_requests():
 
 
 def test_requests_that_were_all_refused_did_not_run():
-    """Once "5 requests ran" was followed by "5 requests were refused"."""
+    """ "5 requests ran" was once followed by "5 requests were refused"."""
     five = {"submitted": 5, "finished": 0, "rejected": 5}
     refused = run("x", None, 0.0, {}, requests=five, ttft_s=dict.fromkeys(STATS))
     (first, costs) = say(refused, {**refused, "label": "y"})

@@ -1,4 +1,4 @@
-"""Narrow tables on a terminal: words and numbers stay whole, and no character is lost."""
+"""Narrow terminal tables: words and numbers are not split, and no character is lost."""
 
 import pytest
 from hypothesis import given

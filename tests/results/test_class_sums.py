@@ -1,4 +1,4 @@
-"""Sums by limbs are the sums."""
+"""Sums of large integers by limbs equal Python's."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which finished sequences keep limits: those without a latency keep every limit of it."""
+"""Requests within a latency limit; a request without that latency meets every limit."""
 
 import kvsim
 from kvsim.request import Request
@@ -8,7 +8,7 @@ LIMITS_S = ("queue_s", "ttft_s", "tpot_s", "e2e_s")
 
 
 def done_of(outputs: list[int]) -> Departures:
-    """Steps of 1 ms; each request comes by itself, and needs one step for its prompt."""
+    """Requests that run alone, one after the other, in steps of 1 ms with one step per prompt."""
     table = {
         "model": {"name": "opt-125m"},
         "device": {"name": "h100"},

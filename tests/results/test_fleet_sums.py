@@ -1,4 +1,4 @@
-"""A fleet's numbers are the sums of its replicas', with tiers and with prefill and decode apart."""
+"""A fleet's numbers are the sums of its replicas', also with tiers and disaggregation."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""TokenGaps kept as stretches have the mean and the quantiles of the gaps they stand for."""
+"""TokenGaps, which stores runs of equal gaps, has the mean and quantiles of all gaps."""
 
 from array import array
 from itertools import chain

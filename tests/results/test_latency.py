@@ -1,4 +1,4 @@
-"""One definition of each latency: against arithmetic by hand, and the same wherever it is shown."""
+"""Each latency has one definition: equal to a hand computation, in the summary and on the page."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A window beside the whole run: where it lies, that it is exact, and what is said of a run."""
+"""Measurement windows: their ends, their exact numbers, and notes on a run."""
 
 import numpy as np
 import pytest
@@ -142,7 +142,7 @@ def abouts(run):
 
 
 def test_window_of_zero_duration_has_no_measurement():
-    """Two moments without time between them: sequences that come and leave in steps of no time."""
+    """Sequences arrive and leave in steps that take no time."""
     recorder = Recorder(1 << 20)
     recorder.arrived(0)
     usage = Usage(idle=1 << 20)
@@ -161,7 +161,7 @@ def test_growing_queue_is_distinguished_from_a_stable_one():
 
 @pytest.mark.parametrize("rate_per_s", [0.5, 0.02])
 def test_growing_queue_in_the_steady_window_is_noted(rate_per_s):
-    """Once a queue grew from 0 to 125 "while it was steady", and later turns hid that."""
+    """A queue once grew from 0 to 125 "while it was steady", and later turns hid that."""
     sessions = {
         "kind": "sessions", "num_sessions": 150, "max_context": "max_model_len",
         "arrivals": {"kind": "poisson", "rate_per_s": rate_per_s},

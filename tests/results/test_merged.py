@@ -1,4 +1,4 @@
-"""Recorders of several replicas as one: what is merged is what its parts have."""
+"""The merged recorder of several replicas equals the sum of its parts."""
 
 from typing import Any
 
@@ -43,9 +43,7 @@ def test_bytes_times_time_of_large_pools_are_exact() -> None:
 
 
 class Stretch:
-    """Some equal steps: their number, how long each takes, blocks used before and moved in each
-    step, sequences that run and wait.
-    """
+    """Equal steps: number, duration, used bytes, moved bytes, (running, waiting) sequences."""
 
     def __init__(self, steps: int, ps: int, used: int, moved: int, counts: tuple[int, int]) -> None:
         self.steps, self.ps, self.used, self.counts = steps, ps, used, counts
@@ -66,7 +64,7 @@ replicas = st.lists(
 
 
 def booked(start_ps: int, course: list[Stretch], at_once: bool) -> Recorder:
-    """A replica's books, of k steps at once or one by one."""
+    """The recorder of a replica, which received k steps at once or one by one."""
     found = Recorder(60 * UNIT)
     found.first_arrival_ps = start_ps
     now_ps = start_ps

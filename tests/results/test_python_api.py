@@ -1,4 +1,4 @@
-"""What a notebook asks: every name on TAB, a table of all runs, and one figure."""
+"""The Python API in a notebook: completion of names, a table of all runs, and a figure."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What is booked, and what is not: before the first arrival nothing is."""
+"""Time before the first arrival is not recorded."""
 
 import pytest
 

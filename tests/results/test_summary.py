@@ -1,4 +1,4 @@
-"""The typed summary: what it holds, how it reads, and what is refused of a stored one."""
+"""The typed summary: its fields, how it is read, and which stored ones are refused."""
 
 import ast
 import dataclasses

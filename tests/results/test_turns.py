@@ -1,4 +1,4 @@
-"""Hits by turn, and what a tier has room for: from the rows of the requests."""
+"""Hits by turn and the capacity of tiers, computed from request rows."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ TURNS = 3
 
 @pytest.fixture
 def chats(tables: Any) -> dict[str, Any]:
-    """Six conversations of three turns, each 48 tokens longer, that nothing evicts."""
+    """Six conversations of three turns, each 48 tokens longer than the last, without evictions."""
     return tables(
         allocator=[{"kind": "paged", "block_size": 16}],
         scheduler={"kind": "continuous"},

@@ -1,4 +1,4 @@
-"""Lost concurrency: counterfactual runs, and the pool that may compact."""
+"""Lost concurrency: simulations without a class of waste, and a pool that compacts."""
 
 import json
 from typing import Any
@@ -79,7 +79,7 @@ def test_waste_costs_sum_to_the_gap_to_the_ideal(allocator: Any) -> None:
 
 
 def test_unused_tails_of_maximum_buffers_cost_concurrency() -> None:
-    """Four buffers of 1,024 slots, where each request needs 128: eight times as many fit."""
+    """Four buffers of 1,024 slots for requests of 128: without waste eight times as many fit."""
     found = attributed(burst(64), {"kind": "max-buffer"})
     assert found.actual.running == 4
     by_class = {cost.classes: cost for cost in found.costs}
@@ -91,7 +91,7 @@ def test_unused_tails_of_maximum_buffers_cost_concurrency() -> None:
 
 
 def test_buddy_rounding_halves_the_concurrency() -> None:
-    """257 slots asked, 512 granted: eight fit in 4,096, and fifteen without rounding."""
+    """Requests of 257 slots get 512: eight fit in 4,096, and fifteen without rounding."""
     found = attributed(
         burst(120, 200, 57),
         {"kind": "max-buffer", "reserve": "exact", "placement": "buddy"},

@@ -1,4 +1,4 @@
-"""What-ifs take a fleet as it is run, and refuse several kinds of engines before any run."""
+"""What-if commands on fleets; several kinds of engines are refused before any run."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ SEVERAL = {
 
 
 def fleet(tables: Any, rate: float = 36.0, replicas: int = 3, **parts: Any) -> dict[str, Any]:
-    """As many short chats for each replica as one serves at a third of this rate."""
+    """A fleet of `replicas` replicas for 360 short chats that arrive at `rate` per second."""
     table = chats(tables, fleet={"replicas": replicas}, **parts)
     table["workload"]["arrivals"]["rate_per_s"] = rate
     table["workload"]["num_requests"] = 360

@@ -1,4 +1,4 @@
-"""No interval reaches where the number cannot be, covers another, or is cut without a mark."""
+"""Error bars end at possible values, do not cover each other, and are marked if cut."""
 
 import math
 from itertools import pairwise
@@ -20,7 +20,7 @@ def test_error_bars_are_cut_at_zero() -> None:
 
 
 def test_error_bars_are_cut_at_the_largest_possible_value() -> None:
-    """Once goodput had an interval up to 14 requests a second where 4 came."""
+    """Goodput once had an interval up to 14 requests/s where 4 arrived."""
     bars = error_bars([4.0, 3.0], [10.0, 0.5], most=[4.0, 4.0])
     assert bars is not None
     assert bars["array"] == [0.0, 0.5]
@@ -53,7 +53,7 @@ def test_interval_beyond_its_panel_has_an_arrow_labelled_with_its_end() -> None:
 
 
 def test_whisker_beyond_the_axis_has_an_arrow_labelled_with_its_end() -> None:
-    """Once an interval up to 12.5 left an axis that ended at 8.2, with no mark."""
+    """An interval up to 12.5 once exceeded an axis that ended at 8.2, without a mark."""
     rows = [
         Whisker("max-buffer", 0.04, 0.0, 0.2, "0.04 ± 0.15", False),
         Whisker("paged", 3.9, 0.0, 12.5, "3.9 ± 8.6", True),
@@ -73,7 +73,7 @@ def test_whisker_beyond_the_axis_has_an_arrow_labelled_with_its_end() -> None:
 
 
 def test_long_row_names_wrap_to_a_phones_width() -> None:
-    """Once the numbers behind long names were cut at the right edge of a phone."""
+    """Numbers after long names were once cut at the right edge of a phone."""
     row = Whisker(
         "gpu_memory_utilization = 0.9", 1.0, 0.5, 2.0, "+0.0036 % (-0.012 to +0.019)", True
     )

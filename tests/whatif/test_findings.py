@@ -1,4 +1,4 @@
-"""The document of findings: nothing is lost on a narrow terminal, on the page or in Markdown."""
+"""Findings print every text on a narrow terminal, on the page and in Markdown."""
 
 import io
 from collections import Counter
@@ -149,7 +149,7 @@ def test_a_brief_answer_has_its_verdict_first_and_fits_a_terminal(
 
 
 def test_text_output_does_not_draw_figures() -> None:
-    """plotly may be missing where only a terminal is asked."""
+    """plotly need not be installed for output on a terminal."""
 
     def draw() -> None:
         pytest.fail("drawn")

@@ -1,4 +1,4 @@
-"""What must be known of single runs is not lost where many are summed up."""
+"""Notes on single runs are kept when many runs are summarised."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Verdicts speak of numbers in words."""
+"""Numbers of summary.json in the words of a verdict."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Changes of a scenario's tables: a pool keeps its bytes whatever else changes."""
+"""Changes of a scenario's tables: the pool's bytes stay the same when other keys change."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def scenario(memory: dict[str, Any]) -> dict[str, Any]:
 
 
 def pool(table: dict[str, Any]) -> tuple[int, int]:
-    """The pool's bytes and tokens."""
+    """(bytes, tokens) of the scenario's pool."""
     result = Simulation(Scenario.from_table(table, Path())).result()
     memory = result.runs[0].summary.memory
     return memory.capacity_bytes, memory.capacity_tokens
@@ -36,7 +36,7 @@ def pool(table: dict[str, Any]) -> tuple[int, int]:
 
 @pytest.mark.parametrize("given", [{"kv_cache_tokens": 15_728}, {"num_gpu_blocks": 983}])
 def test_fp8_cache_doubles_the_tokens_of_a_pool_given_in_tokens(given: dict[str, int]) -> None:
-    """A pool in tokens or blocks would lose half of its bytes, and gain nothing."""
+    """A pool that stays fixed in tokens or blocks would lose half of its bytes and gain nothing."""
     today = scenario(given)
     size, tokens = pool(today)
     table = sized_in_bytes(today, Path())

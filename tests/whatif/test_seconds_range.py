@@ -1,4 +1,4 @@
-"""What 8 of 10 servers of the kind had stands with every answer in seconds."""
+"""Every answer in seconds comes with the error range of 8 of 10 similar servers."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The check of what is advised: scenarios drawn by a seed, and rows that add up."""
+"""Tests of `evidence.answers`: random scenarios by seed, and tables of held answers."""
 
 import pytest
 

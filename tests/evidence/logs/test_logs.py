@@ -1,4 +1,4 @@
-"""`kvsim validate logs`: rows as people write them, figures, and the collected logs if at hand."""
+"""`kvsim validate logs`: free-text rows, errors of pools, and the collected logs if available."""
 
 import csv
 import json
@@ -52,7 +52,7 @@ def outcome(tmp_path, **changes):
 
 
 def test_tokens_from_the_logged_pool_bytes_equal_the_log(tmp_path):
-    """Gemma-3-12B under 0.19: six groups of eight layers share the blocks."""
+    """Gemma-3-12B under 0.19: six KV cache groups of eight layers share the blocks."""
     changes = {"model": "google/gemma-3-12b-it", "engine_version": "0.19.0", "num_gpu_blocks": ""}
     changes |= {"available_kv_gib": "47.72", "kv_cache_tokens": "130304", "max_model_len": "8192"}
     changes |= {"kv_cache_dtype": "auto"}
@@ -75,7 +75,7 @@ OPEN = dict.fromkeys(("num_gpu_blocks", "weights_gib", "max_num_batched_tokens",
 
 
 def test_sglang_log_rows_are_sized_by_sglangs_rules(tmp_path):
-    """vllm#21348: 8.23 GB of keys and as much of values, 367,404 tokens."""
+    """vllm#21348: 8.23 GB each of keys and values, 367,404 tokens."""
     found = outcome(tmp_path, **OPEN, **SGLANG)
     assert (found.state, found.reason, found.assumed) == ("sized", "", ())
     assert abs(found.tokens_error) < 1e-3
@@ -86,8 +86,8 @@ def test_sglang_log_rows_are_sized_by_sglangs_rules(tmp_path):
 
 
 def test_log_row_with_flashinfer_sampler_sizes_a_different_pool(tmp_path):
-    """vllm#21348's other log: 8.11 GiB and 178,880 tokens under 0.9.2 beside LMCache, whose image
-    had no FlashInfer. A row that does not tell leaves it open.
+    """vllm#21348's other log: 8.11 GiB and 178,880 tokens under 0.9.2 with LMCache, in an image
+    without FlashInfer. If a row does not say, the sampler is listed as assumed.
     """
     vllm = {"engine_version": "0.9.2", "gpu_memory_utilization": "0.9", "num_gpu_blocks": ""}
     log = SGLANG | vllm | {"available_kv_gib": "8.11", "kv_cache_tokens": "178880"}
@@ -127,8 +127,8 @@ def test_log_row_with_flashinfer_sampler_sizes_a_different_pool(tmp_path):
     ids=["fp8", "nvfp4", "nvfp4, RTX 5090"],
 )  # fmt: skip
 def test_pools_of_hybrid_vision_models_with_drafts_are_within_bounds(tmp_path, changes, within):
-    """Two GPUs that share each layer, images on, drafts of an MTP module, and CUDA graphs charged:
-    comments of the files under models/qwen3.*-27b of github.com/noonghunna/club-3090.
+    """TP 2, images, MTP drafts, and CUDA graphs counted in the memory profile. Source: comments of
+    the files under models/qwen3.*-27b of github.com/noonghunna/club-3090.
     """
     shared = {
         "tp": "2", "kv_cache_dtype": "fp8", "max_model_len": "262144",
@@ -141,7 +141,7 @@ def test_pools_of_hybrid_vision_models_with_drafts_are_within_bounds(tmp_path, c
 
 
 def test_tensorrt_log_rows_are_sized_by_tensorrts_rules(tmp_path):
-    """TensorRT-LLM#224 gives tokens alone. It does not tell max_num_tokens: 25 prompts of 1,024."""
+    """TensorRT-LLM#224 gives only tokens. Its max_num_tokens is not given: 25 prompts of 1,024."""
     found = outcome(tmp_path, **OPEN | TENSORRT)
     assert (found.state, found.assumed) == ("sized", ())
     assert found.log_gib == 10_718 / 2048
@@ -364,7 +364,9 @@ def test_collected_logs_have_a_median_pool_error_below_one_percent():
 
 
 def test_narrow_table_breaks_names_after_separators_only(tmp_path, monkeypatch):
-    """Once `google/gemma-3-12` and `b-it`; an error that rounds to nothing has no minus."""
+    """A line once broke into `google/gemma-3-12` and `b-it`. An error that rounds to 0 has no minus
+    sign.
+    """
     monkeypatch.setenv("COLUMNS", "62")
     changes = {"model": "google/gemma-3-12b-it", "engine_version": "0.19.0", "num_gpu_blocks": ""}
     changes |= {"available_kv_gib": "47.72", "kv_cache_tokens": "130304", "max_model_len": "8192"}

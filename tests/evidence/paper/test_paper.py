@@ -1,4 +1,4 @@
-"""The paper's experiments: their inputs, their closed forms, and figures that hold in seconds."""
+"""Experiments of the paper: inputs, closed forms, and figures that run in seconds."""
 
 import csv
 import itertools
@@ -147,7 +147,7 @@ def test_recorder_interval_across_a_window_edge_raises() -> None:
 
 
 def saved_by_counting(pairs: list[tuple[int, int]], n: int) -> float:
-    """Parallel sampling with copy on write, block by block."""
+    """Share of blocks saved by parallel sampling with copy on write, counted block by block."""
     physical = logical = 0
     steps = ((prompt, step) for prompt, output in pairs for step in range(output))
     for prompt, step in steps:
@@ -384,7 +384,7 @@ def test_validate_paper_command_reproduces_every_figure(
 
 
 def figure_2_holds(answer: dict[str, Any]) -> None:
-    """Over streams that nobody chose."""
+    """Check the answer for figure 2, over streams of consecutive seeds."""
     held, reported = (
         [check for check in answer[kind] if check["source"] == figure_2.SOURCE]
         for kind in ("checks", "reported")

@@ -1,4 +1,4 @@
-"""`kvsim validate points` on disaggregated rows: servers of both kinds by their own labels."""
+"""`kvsim validate points` on disaggregated rows, with labels for each kind of server."""
 
 import csv
 

@@ -1,4 +1,4 @@
-"""`kvsim validate points`: made-up rows through rows, labels, scenarios, errors and the command."""
+"""`kvsim validate points` on made-up rows: parsing, labels, scenarios, errors and the command."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""What recorders differ in is no difference: rows of a stalled queue, indices that pass unused."""
+"""Differences between recorders that are accepted: rows of a stalled queue, unused step numbers."""
 
 import json
 from pathlib import Path

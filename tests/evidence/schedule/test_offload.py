@@ -1,8 +1,8 @@
-"""Every row of schedules recorded from vLLM 0.33.0 with a KV connector that offloads.
+"""Every row of schedules recorded from vLLM 0.33.0 with an offloading KV connector.
 
-Model and flags as served. Scheduler, connector (both halves), host memory and engine loop ran
-unmodified; copies take time on the virtual clock. Rows hold lookups, jobs, slots, flushes and
-reports.
+Model and flags are as served. Scheduler, both halves of the connector, host memory and engine loop
+ran unmodified; copies take time on the virtual clock. Rows contain lookups, jobs, slots, flushes
+and reports.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A decode engine of vLLM's can wait for ever: kvsim names it instead of simulating polls."""
+"""A vLLM decode engine can deadlock: kvsim reports it instead of simulating polls forever."""
 
 from typing import Any
 
@@ -38,9 +38,10 @@ def engine(role: str, num_gpu_blocks: int, budget: int) -> dict[str, Any]:
 
 
 def test_pd_deadlock_after_a_failed_read_names_the_request() -> None:
-    """A read takes the blocks of a window alone, computing the prompt again takes all. vLLM 0.33.0
-    tries its requests that own blocks in order, and stops at this one: none behind it starts, none
-    frees anything. vLLM's own scheduler made no step in 400,000 polls in five drawn cases like it.
+    """A read takes only the blocks of a sliding window, but recomputing the prompt takes all
+    blocks. vLLM 0.33.0 schedules requests that own blocks in order and stops at this one. No
+    request after it starts, and none frees blocks. In five such random cases vLLM's scheduler made
+    no step in 400,000 polls.
     """
     lengths = [(2, 5), (181, 30), (166, 1), (53, 9), (70, 80), (79, 2)]
     requests: list[dict[str, Any]] = [

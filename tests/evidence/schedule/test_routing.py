@@ -33,7 +33,7 @@ def test_every_recorded_router_is_present() -> None:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_changed_router_decision_is_detected(path: Path) -> None:
-    """A recording whose middle row names another worker, or other counts, differs there."""
+    """The middle row of a recording is changed to another worker, or to other counts."""
     case = read_case(path)
     recorded = case.expected(path)
     if path.stem.startswith(("G06", "D05")):

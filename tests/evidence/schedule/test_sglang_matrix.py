@@ -1,4 +1,4 @@
-"""Rows that did not move: each setting of SGLang's memory and schedulers, over a random stream."""
+"""Regression test: digests of rows for each setting of SGLang's memory and schedulers."""
 
 import pytest
 from support.sglang_matrix import CELLS, digest, recorded, rows
@@ -18,7 +18,7 @@ def test_every_sglang_matrix_cell_has_a_digest() -> None:
 
 
 def test_matrix_streams_exercise_every_rule() -> None:
-    """Requests are retracted, prefixes hit, second pools short, and host memory read back."""
+    """The streams retract requests, hit prefixes, exhaust second pools, and load from the host."""
     labels = ("plain, pages of 1, fcfs", "windows, pages of 1, fcfs, overlap")
     labels += ("write_back, pages of 16, no storage", "write_through, pages of 16, timeout")
     found = [row for label in labels for row in rows(label)]

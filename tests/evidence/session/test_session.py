@@ -1,4 +1,4 @@
-"""A session with a GPU, on the CPU that stands in for one: the same stages, the same code."""
+"""A GPU session run on a CPU: the same stages and the same code."""
 
 import json
 import random
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def here(monkeypatch):
-    """Stages run in this process: torch is imported once."""
+    """Run the stages in this process, so that torch is imported only once."""
 
     def start(self, stage, journal):
         command._run_one(self.plan, self.out, stage.name, self.end_s)
@@ -76,7 +76,7 @@ def test_gpu_session_skips_stages_out_of_time_and_resumes(tmp_path, here, capsys
 
 
 def check_short_plan(tmp_path, capsys):
-    """All of it is in one archive, from which it goes on, and which is brought home."""
+    """Everything is in one archive, from which a session resumes and which `home` unpacks."""
     out, archive = tmp_path / "gpu", tmp_path / "gpu.tar.xz"
     names = [stage.name for stage in stages(SHORT_STAND_IN)]
     assert run(out, "--plan", "short", "--minutes", "60") == 0
@@ -109,7 +109,7 @@ def check_short_plan(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_gpu_session_killed_in_a_round_keeps_finished_rounds(tmp_path, capsys):
-    """SIGTERM, as from a machine that takes its command back: all is packed."""
+    """SIGTERM arrives as from a machine that ends the job; all files are still archived."""
     out, archive, name = tmp_path / "gpu", tmp_path / "gpu.tar.xz", "measure tiny paged"
     out.mkdir()
     for stage in stages(SHORT_STAND_IN):

@@ -1,4 +1,4 @@
-"""Advice finds a knob that was turned the wrong way, and is silent where nothing helps."""
+"""`kvsim advise` finds a badly set option, and suggests nothing if nothing helps."""
 
 import json
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_advise_finds_a_planted_bad_setting(tables: Any, name: str) -> None:
 
 
 def test_advise_suggests_no_memory_setting_without_a_bottleneck(tables: Any) -> None:
-    """Requests far apart: whatever only shares out memory and sequences changes nothing."""
+    """Requests arrive far apart, so options that divide memory change nothing."""
     table = chats(tables)
     table["workload"] = {**table["workload"], "num_requests": 30}
     table["workload"]["arrivals"] = {"kind": "poisson", "rate_per_s": 0.05}
@@ -117,7 +117,9 @@ def test_advise_tries_retention_intervals_for_sliding_window_models(tables: Any)
 
 
 def test_advise_never_takes_a_change_that_refuses_requests(tables: Any) -> None:
-    """Without chunks a prompt longer than the token budget is refused: all others are faster."""
+    """Without chunked prefill a prompt above the token budget is refused, which makes all others
+    faster.
+    """
     table = chats(tables, scheduler={"kind": "continuous", "max_num_batched_tokens": 256})
     advice = advised(table, repeat=3)
     (change,) = [c for c in advice.changes if c.knob.key == "scheduler.enable_chunked_prefill"]

@@ -1,4 +1,4 @@
-"""How a scenario stands is told by what binds, and runs of one's own find the same."""
+"""The survey of a scenario names its bottleneck, and separate simulations find the same one."""
 
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,13 @@ def survey(table: dict[str, Any], goal: str, repeat: int, folder: Path = Path())
 
 
 def mean_of(table: dict[str, Any], seeds: range, name: str = "e2e_s.mean") -> float:
-    """Runs of one's own, outside of any search."""
+    """The mean of a measure over separate simulations at these seeds, without `kvsim advise`."""
     rows = [run_task(make_task({**table, "seed": seed}, Path())).rows[0] for seed in seeds]
     return sum(float(row[name]) for row in rows) / len(rows)
 
 
 def idle(tables: Any) -> dict[str, Any]:
-    """Two requests a second where some twenty could be served, in a pool that holds forty."""
+    """Two requests/s for a server that could serve some twenty, in a pool that holds forty."""
     table = chats(tables, memory={"kv_cache_tokens": 10_000})
     table["workload"]["arrivals"]["rate_per_s"] = 2.0
     return table
@@ -101,7 +101,9 @@ def test_smallest_pool_is_sufficient_and_a_smaller_one_is_not(tables: Any) -> No
 
 
 def test_smallest_pool_still_fits_one_sequence_of_max_model_len(tables: Any) -> None:
-    """Or vLLM does not start: 1,024 tokens are 64 blocks of 16, and one is the null block."""
+    """vLLM does not start otherwise: 1,024 tokens take 64 blocks of 16, and one more is the null
+    block.
+    """
     table = idle(tables)
     table["workload"]["arrivals"]["rate_per_s"] = 0.2
     pool = surveyed(table).pool

@@ -1,4 +1,4 @@
-"""Belady's bound by pieces of paths equals the same rule applied to single blocks."""
+"""Belady's bound over pieces equals the same rule over single blocks."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from kvsim.whatif.cache_curve.belady import CacheVisit, VisitEvent, most_hits
 
 
 def block_by_block(paths: list[str], asked: list[int], moments: list[Any], room: int) -> int:
-    """Hits in blocks; a block is a beginning of a word."""
+    """Hits in blocks, computed block by block; a path is a word, a block one of its prefixes."""
     holders: list[str] = []
     kept: dict[str, int] = {}
     hits = 0

@@ -1,4 +1,4 @@
-"""`kvsim cache`."""
+"""`kvsim cache` on the command line."""
 
 import json
 from pathlib import Path
@@ -108,7 +108,9 @@ def test_conversation_order_of_the_cache_curve_is_taken_from_a_run() -> None:
 
 
 def test_least_retention_restores_hits_lost_to_cached_windows() -> None:
-    """The recipe, 16 conversations instead of 64: a turn finds all that was said, or nothing."""
+    """The recipe with 16 conversations instead of 64: a turn hits the whole conversation or
+    nothing.
+    """
     few = ["cache", "windows-round-robin", "--retention", "--set", "workload.num_sessions=16"]
     done = CliRunner().invoke(app, [*few, "--json"], catch_exceptions=False)
     answer = json.loads(done.stdout)
@@ -124,7 +126,7 @@ def test_least_retention_restores_hits_lost_to_cached_windows() -> None:
 
 
 def test_cache_command_explains_a_prefix_shorter_than_a_block(tmp_path: Path) -> None:
-    """240 tokens in common, in blocks of 544: not one whole block."""
+    """Prompts share 240 tokens, which is less than one block of 544."""
     path = tmp_path / "short.toml"
     path.write_text(SHORT_PREFIX)
     answer = json.loads(CliRunner().invoke(app, ["cache", str(path), "--json"]).stdout)
@@ -140,8 +142,8 @@ def test_cache_command_explains_a_prefix_shorter_than_a_block(tmp_path: Path) ->
 
 @pytest.mark.parametrize("unit", [None, 16, 34])
 def test_cache_command_estimates_hits_inside_blocks(tmp_path: Path, unit: int | None) -> None:
-    """Conversations that begin with 240 tokens in common: what it foretells a run finds that keeps
-    all, to the token.
+    """Conversations share their first 240 tokens. The estimate equals, to the token, the hits of a
+    run that caches everything.
     """
     path = tmp_path / "conversations.toml"
     path.write_text(CONVERSATIONS)

@@ -1,4 +1,4 @@
-"""The curve over a device and a tier behind it, against runs with such a tier."""
+"""The curve of a cache that includes a tier, compared with runs with such a tier."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ POOL, TIER = 16_000, 40_000
 
 
 def table(**more: Any) -> dict[str, Any]:
-    """Conversations with long pauses, so that few run at once."""
+    """Conversations with long pauses, so that few run at a time."""
     return {
         "seed": 5,
         "model": {"name": "llama-3.1-8b", "max_model_len": 8192},

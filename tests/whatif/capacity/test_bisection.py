@@ -1,4 +1,4 @@
-"""Bisection finds the edge of any threshold, whichever side is kept."""
+"""Bisection finds the edge of any threshold, whether the objective holds below or above it."""
 
 from hypothesis import given
 from hypothesis import strategies as st

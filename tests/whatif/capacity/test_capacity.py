@@ -1,4 +1,4 @@
-"""Capacity's answers, held against queueing theory and against runs on both sides of them."""
+"""Answers of `kvsim capacity`, compared with queueing theory and with runs on both sides."""
 
 import json
 import math
@@ -33,7 +33,7 @@ MEAN_TOKENS, STEP_S = 50, 0.002
 
 @pytest.fixture
 def one_at_a_time(tables: Any) -> dict[str, Any]:
-    """Service times of a geometric number of equal steps, one request at a time: M/G/1."""
+    """One request at a time, with a geometric number of equal steps each: an M/G/1 queue."""
     return tables(
         allocator=[{"kind": "paged"}],
         scheduler={"kind": "continuous", "max_num_seqs": 1},
@@ -50,7 +50,7 @@ def one_at_a_time(tables: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def busy(tables: Any) -> dict[str, Any]:
-    """A pool that holds some five sequences, and requests that fill it."""
+    """A pool for about five sequences, and requests that fill it."""
     return tables(
         allocator=[{"kind": "paged"}, {"kind": "max-buffer"}],
         model={"name": "opt-125m", "max_model_len": 1024},
@@ -73,7 +73,7 @@ def asked(table: dict[str, Any], *slos: str, **options: Any) -> Capacity:
 
 
 def keeps(table: dict[str, Any], seed: int, question: str, value: float, *slos: str) -> bool:
-    """A run of its own, outside of any search."""
+    """Whether a separate simulation meets the objectives, without `kvsim capacity`."""
     there = {**QUESTIONS[question].put(table, value), "seed": seed}
     outcome = run_task(make_task(there, Path()))
     assert outcome.error is None
@@ -85,8 +85,9 @@ def keeps(table: dict[str, Any], seed: int, question: str, value: float, *slos: 
 def test_capacity_of_one_sequence_equals_queueing_theory(
     one_at_a_time: dict[str, Any], limit_s: float
 ) -> None:
-    """Pollaczek-Khinchine: the mean wait is rate * E[S^2] / (2 * (1 - rate * E[S])), of services of
-    k steps, k geometric. The rate at which wait and service reach the limit, in closed form.
+    """Pollaczek-Khinchine: the mean wait is rate * E[S^2] / (2 * (1 - rate * E[S])), for a service
+    of k steps with k geometric. It gives in closed form the rate at which wait + service reach the
+    limit.
     """
     service_s = MEAN_TOKENS * STEP_S
     square = STEP_S**2 * (2 * MEAN_TOKENS**2 - MEAN_TOKENS)
@@ -167,7 +168,7 @@ def test_the_smallest_pool_grows_with_the_rate(busy: dict[str, Any]) -> None:
 def test_tried_pool_size_replaces_other_sizes_and_keeps_other_memory_keys(
     busy: dict[str, Any], memory: dict[str, Any]
 ) -> None:
-    """And what the scenario says beside its size stays: its requests may ask for adapters."""
+    """Keys besides the pool's size are unchanged, as requests may use LoRA adapters."""
     table = {**busy, "memory": memory, "allocator": [{"kind": "paged"}]}
     table["workload"] |= {"adapters": {"count": 4}} if "max_loras" in memory else {}
     tried = QUESTIONS["pool"].put(table, 2000.0)
@@ -200,7 +201,7 @@ def test_capacity_names_the_limiting_rate_where_no_pool_suffices(busy: dict[str,
 
 
 def test_allocators_are_compared_on_the_same_seeds(busy: dict[str, Any]) -> None:
-    """One allocator against itself under another name shows no difference; the other does."""
+    """The same allocator under two labels shows no difference; another allocator does."""
     same = [{"kind": "paged"}, {"kind": "paged", "label": "again"}, {"kind": "max-buffer"}]
     answers = asked({**busy, "allocator": same}, "ttft_s.p99=2", repeat=3).find(
         QUESTIONS["rate"], [None]
@@ -214,7 +215,7 @@ def test_allocators_are_compared_on_the_same_seeds(busy: dict[str, Any]) -> None
 
 
 def test_the_longest_sequence_must_fit_the_pool(busy: dict[str, Any]) -> None:
-    """At a low rate nothing else bounds max_model_len: 128 blocks of 16, one of them the null
+    """At a low rate only the pool limits max_model_len: 128 blocks of 16, one of which is the null
     block, and a last token that needs no slot.
     """
     table = {**busy, "allocator": [{"kind": "paged"}], "model": {"name": "llama-2-7b"}}

@@ -1,4 +1,4 @@
-"""The fewest GPUs: equal to the search of every pair, and by the command with replicas to run."""
+"""The search for the fewest GPUs equals a search of every pair, and works on the command line."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ from kvsim.whatif.capacity.fewest import ReplicaKey, fewest, num_gpus, replica_k
 def test_found_prefill_and_decode_counts_have_the_fewest_gpus(
     needed: list[int], first: int, second: int, start: tuple[int, int]
 ) -> None:
-    """needed: decode replicas that each number of prefill replicas asks for, from 1 on."""
+    """needed[i]: decode replicas required with i + 1 prefill replicas."""
     needed = sorted(needed, reverse=True)
     keys = (ReplicaKey("p", first, start[0]), ReplicaKey("d", second, start[1]))
 

@@ -1,4 +1,4 @@
-"""The load to copy is kept by seeds that no search has seen; users are counted in closed loops."""
+"""The load to copy holds on seeds that the search has not used; closed loops count users."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def test_load_to_copy_is_the_least_threshold_of_fresh_seeds(
 
 @pytest.fixture
 def users(tables: Any) -> dict[str, Any]:
-    """Twelve users of a small pool, each of whom waits for its answer."""
+    """Twelve users of a small pool, each waiting for the answer before the next request."""
     return tables(
         allocator=[{"kind": "paged"}],
         model={"name": "opt-125m", "max_model_len": 1024},

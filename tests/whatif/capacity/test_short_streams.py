@@ -1,4 +1,4 @@
-"""A stream that ends while a server still fills cannot tell what the server keeps up with."""
+"""Warnings about a stream that ends before the server is full, which cannot show its capacity."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def doubts(answer: Answer) -> list[str]:
 
 @pytest.fixture
 def brief(tables: Any) -> dict[str, Any]:
-    """Sixty chats for a server that holds hundreds: at any rate the slots absorb them."""
+    """Sixty chats for a server that holds hundreds, so that no rate can overload it."""
     table = chats(tables, memory={"kv_cache_tokens": 200_000})
     table["workload"]["num_requests"] = 60
     return table

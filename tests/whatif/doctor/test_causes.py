@@ -1,4 +1,4 @@
-"""What every registered cause promises, on cases of all kinds."""
+"""What every registered cause of the doctor must provide."""
 
 import re
 from pathlib import Path
@@ -33,8 +33,8 @@ def case(path: Path) -> ExaminedRun:
 
 @pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
 def test_suspected_causes_have_evidence_and_valid_cures(path: Path) -> None:
-    """On a server, run once: evidence in sentences with numbers; cures that are scenarios, in
-    flags that vLLM has; all that requests waited has a reason, to the picosecond, and no more.
+    """Evidence is sentences with numbers; cures are valid scenarios with flags that vLLM has. The
+    waits by reason sum to all waiting time, to the picosecond.
     """
     subject = case(path)
     check_each(CAUSES.own, lambda name: check_cause(name, subject))

@@ -1,4 +1,4 @@
-"""`kvsim doctor` as a command: its answer, its files, its refusals; and its page's example."""
+"""`kvsim doctor` on the command line: answer, files, refusals, and the documented example."""
 
 import json
 import re

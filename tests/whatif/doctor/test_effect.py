@@ -1,4 +1,4 @@
-"""What counts as a cure."""
+"""Which effects of a change count as a cure."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Causes of llama-server: suspected where they were planted, and not once they are cured."""
+"""Causes of llama-server are suspected on servers that have them, and not once they are cured."""
 
 from pathlib import Path
 
@@ -26,8 +26,8 @@ def test_llama_server_cause_is_suspected_only_without_its_cure(name: str) -> Non
 
 
 def test_llama_server_held_and_lost_tokens_add_up() -> None:
-    """No more of a prompt is counted than it has; with room in host memory for everything,
-    nothing that was computed is lost.
+    """The counts never exceed the prompt's tokens; if host memory has space for everything, no
+    computed token is lost.
     """
     table, folder = load_tables(SERVERS / "small-prompt-cache.toml")
     subject = subject_of(table, folder, None, 120, 12)

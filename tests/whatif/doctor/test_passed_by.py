@@ -1,4 +1,4 @@
-"""Requests that the queue passes by do not wait for memory."""
+"""Requests that the scheduler skips in the queue do not count as waiting for memory."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ SERVERS = Path(__file__).parent / "servers"
 
 
 def crowd(tables: Any, **parts: Any) -> ExaminedRun:
-    """Sixty requests at once for a pool that holds them all."""
+    """Sixty requests at once, for a pool that can hold them all."""
     workload = {
         "kind": "synthetic",
         "num_requests": 60,

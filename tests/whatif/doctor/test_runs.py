@@ -1,4 +1,4 @@
-"""Real runs: what the server did beside what its simulation does, and where both part."""
+"""`kvsim doctor` on recorded runs: measurements next to the simulation, and their differences."""
 
 import json
 import os
@@ -38,7 +38,7 @@ QUICK = ["--repeat", "3", "--jobs", "1", "--json"]
 
 
 def requests() -> list[Request]:
-    """Three a second, each behind one of two system prompts of 320 tokens."""
+    """Three requests per second, each with one of two system prompts of 320 tokens."""
     return [
         Request(
             f"r{at}",
@@ -52,7 +52,9 @@ def requests() -> list[Request]:
 
 
 def record(folder: Path, slower: float = 1.0) -> Path:
-    """A run of a server that took `slower` times as long as is simulated, hits and all."""
+    """Write a recorded run of a server that took `slower` times the simulated time, with the same
+    hits.
+    """
     rows = [
         ObservedRequest(
             id=one.id,
@@ -109,7 +111,7 @@ def test_doctor_does_not_explain_a_server_much_slower_than_simulated(tmp_path: P
 
 
 def test_doctor_pairs_a_scenario_with_its_imported_run(tmp_path: Path) -> None:
-    """NAME.toml finds NAME.run beside it, and the other way round."""
+    """For NAME.toml it finds NAME.run in the same folder, and for NAME.run NAME.toml."""
     served = record(tmp_path / "served")
     scenario = tmp_path / "server.toml"
     write_imported(import_sources([str(served)], {}, scenario), scenario)

@@ -1,7 +1,7 @@
-"""The doctor names what was planted in made-up servers, and finds nothing in healthy ones.
+"""The doctor names the planted cause of made-up servers, and finds none in healthy ones.
 
-The first line of each server says what was planted. The three healthy ones and ten of the others
-were written before the doctor could examine anybody.
+The first line of each server's file names the cause. The three healthy servers and ten others were
+written before the doctor could examine any server.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ SERVERS = {path.stem: path for path in sorted((Path(__file__).parent / "servers"
 
 
 def planted(name: str) -> str:
-    """What the first line says."""
+    """The cause in the first line of the server's file."""
     return SERVERS[name].read_text().splitlines()[0].removeprefix("# planted: ")
 
 

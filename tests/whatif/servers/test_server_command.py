@@ -1,4 +1,4 @@
-"""The command that a doctor prints starts the server of the scenario, whichever engine it is."""
+"""The printed server command starts the server of the scenario, for every engine."""
 
 import tomllib
 from pathlib import Path
@@ -139,7 +139,7 @@ def test_scheduler_without_a_server_has_no_command(tmp_path: Path) -> None:
 
 
 def test_attention_copies_are_exported_and_imported_unchanged(tmp_path: Path) -> None:
-    """SGLang's flags are of the whole server, the scenario's options of one copy."""
+    """SGLang's flags describe the whole server, the scenario's options one data-parallel copy."""
     scheduler = {
         "kind": "sglang",
         "chunked_prefill_size": 1024,
@@ -175,7 +175,9 @@ def test_attention_copies_are_exported_and_imported_unchanged(tmp_path: Path) ->
 
 
 def test_cure_lists_only_changed_flags(tmp_path: Path) -> None:
-    """With today's values beside them, and nothing that nobody set."""
+    """Each flag is printed with its current value; settings that the user did not change are
+    absent.
+    """
     own = {**BASE, "allocator": [{"kind": "paged"}], "scheduler": {"kind": "continuous"}}
     own["scheduler"] |= {"max_num_seqs": 16}
     sized = sized_in_bytes(own, tmp_path)

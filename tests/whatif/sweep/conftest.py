@@ -1,4 +1,4 @@
-"""Sweeps small enough for a test, and the command in a process of its own."""
+"""Sweeps small enough for a test, and `kvsim sweep` in a separate process."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def table(tables: Any) -> dict[str, Any]:
-    """A scenario of some tens of milliseconds a run, under two allocators."""
+    """A scenario with two allocators that runs in some tens of milliseconds."""
     return tables(
         allocator=[{"kind": "paged"}, {"kind": "doubling"}],
         model={"name": "opt-125m", "max_model_len": 1024},
@@ -32,7 +32,7 @@ def table(tables: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def scenario(table: dict[str, Any], tmp_path: Path) -> Path:
-    """The same as a file."""
+    """A file with the scenario of `table`."""
     path = tmp_path / "scenario.toml"
     path.write_text(to_toml(table))
     return path
@@ -40,7 +40,7 @@ def scenario(table: dict[str, Any], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start() -> Any:
-    """A function: start `kvsim sweep` with these arguments as a process of its own group."""
+    """A function that starts `kvsim sweep` with these arguments in a new process group."""
     started = []
 
     def begin(*arguments: object) -> subprocess.Popen[str]:

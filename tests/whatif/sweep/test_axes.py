@@ -1,4 +1,4 @@
-"""What a sweep varies, as its flags write it."""
+"""Parsing of --vary and --zip."""
 
 import pytest
 from hypothesis import given

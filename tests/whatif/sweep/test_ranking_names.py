@@ -1,4 +1,4 @@
-"""A measure is named as the sweep's table, `--slo` or summary.json has it."""
+"""Names of measures: those of the sweep's table, of `--slo` and of summary.json."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_both_names_of_a_latency_are_one_measure() -> None:
     ],
 )
 def test_every_number_of_a_summary_can_rank_settings(name: str, better: str) -> None:
-    """By its key; the row of a run has the number there."""
+    """The measure's name is the number's key, under which a run's row has it."""
     measure = measure_named(name)
     assert measure.better == better
     row: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""A sweep's table: the same however it is run, and in spite of failures and kills."""
+"""A sweep's table is equal on every backend, and after failures and kills."""
 
 import json
 import os
@@ -234,7 +234,7 @@ def test_a_kill_in_the_middle_loses_no_finished_point(
 def test_interrupted_sweep_keeps_finished_points_and_goes_on(
     scenario: Path, tmp_path: Path, table: dict[str, Any]
 ) -> None:
-    """Ctrl-C reaches the whole group of processes, workers included, as a terminal sends it."""
+    """Ctrl-C is sent to the whole process group including workers, as a terminal does."""
     out = tmp_path / "out"
     # Whoever runs the tests in the background of a shell hands down a SIGINT that is ignored.
     code = (
@@ -266,7 +266,7 @@ def test_interrupted_sweep_keeps_finished_points_and_goes_on(
 def test_sweep_intervals_cover_the_mean_at_their_confidence_level(
     table: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Of 95 %, each over three seeds that no other has; the mean of all stands for the true one."""
+    """Sixty intervals of 95 %, each over three separate seeds; the truth is the mean of all."""
     table["workload"]["num_requests"] = 12
     table["allocator"] = [{"kind": "paged"}]
     sweep = Sweep(table, tmp_path, [parse_axis("scheduler.max_num_seqs=4")], repeat=180)
@@ -319,7 +319,7 @@ def test_a_killed_dask_worker_loses_no_point(scenario: Path, tmp_path: Path, sta
 
 
 def test_sweep_on_a_full_disk_keeps_finished_points(scenario: Path, tmp_path: Path) -> None:
-    """A limit on the size of files stands for the end of the disk: the same error, on any file."""
+    """A limit on file sizes replaces a full disk: the error is the same for any file."""
     out = tmp_path / "out"
     code = (
         "import resource, signal, sys\n"
@@ -383,7 +383,9 @@ def test_command_of_the_best_setting_parses_back_to_swept_tables(
 def test_a_setting_that_refuses_requests_is_not_called_the_best(
     table: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Short requests alone are served sooner: by their times the setting that refuses would win."""
+    """Serving only short requests is quicker, so by latency alone the setting that refuses would
+    win.
+    """
     table["workload"] |= {"clip_to": None}
     table["allocator"] = [{"kind": "paged"}]
     sweep = Sweep(table, tmp_path, [parse_axis("model.max_model_len=150,1024")])
@@ -410,7 +412,7 @@ def test_equal_settings_are_listed_once(table: dict[str, Any], tmp_path: Path) -
 
 
 def test_sweep_table_counts_gpus_of_replicas(table: dict[str, Any], tmp_path: Path) -> None:
-    """Three replicas have lower peaks than one, and take no less for that."""
+    """Three replicas have lower peaks than one, but take three times the GPUs."""
     table["allocator"] = [{"kind": "paged"}]
     table["workload"]["arrivals"]["rate_per_s"] = 40.0
     sweep = Sweep(table, tmp_path, [parse_axis("fleet.replicas=1,2,3")])
@@ -455,7 +457,7 @@ def test_sweep_without_a_finished_point_reports_the_first_error(
 
 
 def test_sweep_does_not_rank_settings_across_loads(table: dict[str, Any], tmp_path: Path) -> None:
-    """Of two loads the lower one is always quicker: each load has its own best setting."""
+    """The lower one of two loads is always quicker, so each load has a separate best setting."""
     axes = ["workload.num_requests=20,60", "scheduler.max_num_seqs=4,64"]
     sweep = Sweep(table, tmp_path, [parse_axis(axis) for axis in axes])
     with SweepJournal(tmp_path / "out") as journal:
@@ -480,7 +482,9 @@ def test_sweep_does_not_rank_settings_across_loads(table: dict[str, Any], tmp_pa
 def test_swept_key_of_one_allocator_does_not_rerun_the_others(
     table: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The others run once for all of its values, and their rows are those of a whole run."""
+    """The other allocators run once for all values of the key; their rows equal those of a full
+    run.
+    """
     table["allocator"] = [{"kind": "max-buffer"}, {"kind": "paged"}, {"kind": "doubling"}]
     sweep = Sweep(table, tmp_path, [parse_axis("allocator.paged.block_size=8,16,32")], 2)
     with SweepJournal(tmp_path / "out") as journal:
