@@ -541,7 +541,7 @@ def test_exported_replica_has_the_flags_of_its_fleet_group(tmp_path: Path) -> No
     assert "--quantization fp8" in second
 
 
-def test_equal_replicas_export_one_command_and_ranks_a_flag(tmp_path: Path) -> None:
+def test_equal_replicas_are_exported_as_one_vllm_command(tmp_path: Path) -> None:
     tables = {**TABLES, "allocator": [{"kind": "paged"}]}
     tables["fleet"] = {"replicas": 4, "router": {"kind": "vllm-dp"}, "cells": 2}
     path, out = tmp_path / "fleet.toml", tmp_path / "serve.sh"

@@ -266,7 +266,7 @@ def test_command_after_shell_prefixes_is_recognised(before: str) -> None:
 @pytest.mark.parametrize(
     "line", ["no such file.log", "vllm-log=no such file.log", "lmdeploy serve api_server a/b"]
 )
-def test_text_without_a_server_command_is_no_such_file(line: str) -> None:
+def test_import_argument_that_is_no_file_and_no_command_is_refused(line: str) -> None:
     with pytest.raises(InputError, match="no such file"):
         imported(line)
 

@@ -56,7 +56,7 @@ def acts(size: int) -> st.SearchStrategy[list[tuple[str, int, int]]]:
 
 @settings(max_examples=60, deadline=None)
 @given(acts=acts(8), maps=st.booleans(), as_bytes=st.booleans(), as_frames=st.booleans())
-def test_cached_blocks_after_every_event_equal_the_pools(
+def test_cached_blocks_after_each_kv_event_equal_the_simulated_pools(
     tmp_path_factory: pytest.TempPathFactory,
     acts: list[tuple[str, int, int]],
     maps: bool,

@@ -75,7 +75,7 @@ def read_text(folder: Path, name: str, text: str) -> Description:
     return read.description
 
 
-def test_every_format_has_a_sample() -> None:
+def test_every_source_reader_has_a_sample_file() -> None:
     assert set(SAMPLES) == set(SOURCES)
 
 

@@ -161,8 +161,8 @@ class DescribedServer:
 
     @property
     def _evicts_to_host(self) -> bool:
-        """Whether host memory is simulated by the allocator's host_cache_gib, because
-        no tier is.
+        """Whether evicted blocks go to host memory by the allocator's host_cache_gib, since no KV
+        tier is simulated.
         """
         return self.meta.enable_prefix_caching and not self.tiers
 

@@ -34,7 +34,8 @@ def stream_of(
     users: int | None = None,
     spread: float | None = None,
 ) -> ScenarioWorkload:
-    """The workload for these requests, or else for this load.
+    """The table [workload] that replays these requests, or else draws requests with the means of
+    this load.
 
     users is the number of users of a closed loop; 0: recorded times without a concurrency limit;
     None: as the load or the requests say. spread is the half-width of the distribution of lengths,

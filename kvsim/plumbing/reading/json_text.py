@@ -121,8 +121,8 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _check_depth(value: Any) -> None:
-    """JsonError if a value is nested too deeply. It goes level by level, since recursion could
-    overflow too.
+    """JsonError if a value is nested too deeply. Levels are checked one by one, since recursion
+    could overflow.
     """
     level = [value]
     for _ in range(MOST_DEPTH):

@@ -93,7 +93,7 @@ class LlamaLog(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Recognised by lines that only this program prints."""
+        """Recognise the log by lines that only llama-server prints."""
         return source.may_be_log and source.holds(
             "llama_context: n_ctx",
             "llama_kv_cache: size =",

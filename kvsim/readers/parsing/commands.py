@@ -124,8 +124,8 @@ class Program(NamedTuple):
         return _arguments(list(words), where, self)
 
     def full(self, name: str) -> str:
-        """The only known name that begins with `name`; `name` itself if there is none
-        or several.
+        """Complete an abbreviated argument name, such as `max_num_b`; it is unchanged if several
+        names begin so, or none.
         """
         if not self.abbreviates or name in self.known or "_" not in name:
             return name

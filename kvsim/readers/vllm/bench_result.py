@@ -21,7 +21,9 @@ _STATS = {"median": "p50", **{name: name for name in ("mean", "p50", "p90", "p95
 
 
 def described(result: Fields, where: str) -> Description:
-    """The description of the run with these result keys."""
+    """Convert the keys of a benchmark's result to a Description: requests, mean load
+    and latencies.
+    """
     measured: dict[str, float] = {}
     for name, figure in _LATENCIES.items():
         stats = {f"{key}_{name}_ms": stat for key, stat in _STATS.items()}
