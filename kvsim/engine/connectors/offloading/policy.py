@@ -1,13 +1,13 @@
 """The interface of eviction policies for chunks in host memory."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Container
 
 from kvsim.engine.connectors.offloading.chunk import ChunkContent, HostChunk
 from kvsim.sequence import Sequence
 
 
-class ChunkPolicy(ABC):
+class ChunkPolicy:
     """Decides which chunk of host memory is evicted next (vLLM 0.33,
     v1/kv_offload/cpu/policies).
     """
