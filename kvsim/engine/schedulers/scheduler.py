@@ -67,9 +67,7 @@ class Scheduler:
         return self.waiting.head is not before or not self.running or self.limits.bind
 
     def give_up(self, head: Sequence) -> Refusal | None:
-        """Remove `head` and return the reason, if the simulated engine never starts it; else
-        None.
-        """
+        """Remove `head`, if the simulated engine never starts it, and return why; else None."""
         return None
 
     @property
@@ -122,9 +120,7 @@ class Scheduler:
         return True
 
     def cached(self, seq: Sequence) -> Cached:
-        """The longest prefix of a waiting sequence that needs no computing: cached, or
-        swapped out.
-        """
+        """The longest prefix of a waiting sequence that is cached or swapped out."""
         cached = self.allocator.cached_tokens(seq)
         kept = self.preemption.kept_tokens(seq) if seq.num_preemptions else 0
         return Cached(kept, True) if kept > cached else Cached(cached, False)
@@ -132,9 +128,7 @@ class Scheduler:
     def start(
         self, seq: Sequence, plan: Plan, cached_tokens: int, new_tokens: int, drafts: int = 0
     ) -> None:
-        """Add `seq`, which has its memory, to the running sequences, and compute its first
-        chunk.
-        """
+        """Add `seq`, which has its memory, to the running ones; compute its first chunk."""
         seq.order = self._orders = self._orders + 1
         self.running[seq] = None
         plan.admitted.append((seq, cached_tokens, seq.num_preemptions > 0))
@@ -163,9 +157,7 @@ class Scheduler:
             plan.stalls.append((stall_ps, self.usage()))
 
     def extend(self, seq: Sequence, plan: Plan, num_tokens: int, turns_before: int = 0) -> bool:
-        """Allocate num_tokens slots for a running sequence; False if they do not fit. A copy that
-        this needs stalls `plan`.
-        """
+        """Allocate num_tokens slots; False if they do not fit. A needed copy stalls `plan`."""
         growth = self.allocator.extend(seq, num_tokens, turns_before=turns_before)
         if growth is None:
             return False
@@ -215,9 +207,7 @@ class Scheduler:
         self.stepped, plan.passed_over = True, passed_over
 
     def _close(self, plan: Plan) -> Plan:
-        """Complete the plan: count its decoding sequences, and let completed prompts join the
-        decode batch.
-        """
+        """Complete the plan: count decoding sequences, add completed prompts to the batch."""
         self.allocator.step_decided()
         if self.stepped:
             self.stepped = False
@@ -246,9 +236,7 @@ class Scheduler:
         self.batch.join(seq, seq.num_computed)
 
     def _complete(self, plan: Plan) -> None:
-        """Remove members without a further step from the batch; those with their last token
-        finish.
-        """
+        """Remove members without a further step; those with their last token finish."""
         for seq in self.batch.complete():
             self.batch.leave(seq)
             if seq.num_outputs == seq.output_tokens:
@@ -300,9 +288,7 @@ class Scheduler:
         """
 
     def repeat(self, plan: Plan, steps: int) -> Course:
-        """Schedule `steps` more steps of `plan` (one if it has drafts); returns the change of the
-        memory ledger.
-        """
+        """Schedule `steps` more steps of `plan` (one with drafts); returns the ledger's change."""
         course = self.batch.advance(steps)
         self.allocator.step_decided()
         plan.steps += steps
@@ -317,9 +303,7 @@ class Scheduler:
         """Process the oldest step in flight of a repeated plan; no sequence finishes with it."""
 
     def finish(self, plan: Plan) -> list[Sequence]:
-        """Process the outputs of the plan's last step; returns its finished sequences, in running
-        order.
-        """
+        """Process the plan's last outputs; returns finished sequences in running order."""
         plan.finishing.sort(key=by_order)
         self.limits.returned(plan, plan.finishing)
         for chunk in plan.chunks:

@@ -91,9 +91,7 @@ def _passed(words: list[str]) -> dict[str, Value]:
 
 
 class _Function(NamedTuple):
-    """A function of a script. commands are those of its body as read at its definition, without
-    call arguments.
-    """
+    """A function of a script. commands are those of its body, read without call arguments."""
 
     body: str
     commands: list[ShellCommand]
@@ -465,9 +463,7 @@ class _Reader:
         return printed(words)
 
     def _sum(self, text: str) -> str:
-        """The value of `$((...))`, or the first variable in it without a value, as a
-        missing value.
-        """
+        """The value of `$((...))`, or its first variable without a value as a missing value."""
         if "$(" in text or "${" in text:
             text = self._expanded(text)
             if lost_in := missing_in(text):
@@ -542,9 +538,7 @@ class _Reader:
         return value if isinstance(value, str) and key == "0" else None
 
     def _changed(self, name: str, value: Value | None, operation: str) -> str:
-        """Apply `${NAME<operation>}`, which cuts or replaces a part; a missing value if the result
-        cannot be computed.
-        """
+        """Apply `${NAME<operation>}`; a missing value if the result cannot be computed."""
         if not isinstance(value, str):
             return missing(name)
         if lost := missing_in(value):
