@@ -296,7 +296,10 @@ def test_list_of_commands_with_a_scenario_is_complete() -> None:
     taking = {
         name
         for name, command in get_command(app).commands.items()  # type: ignore[attr-defined]
-        if any(str(each.metavar).startswith("SCENARIO") for each in command.params)
+        if any(
+            each.param_type_name == "argument" and str(each.metavar).startswith("SCENARIO")
+            for each in command.params
+        )
         and not any(each.name == "sources" for each in command.params)
     }
     assert taking == OF_A_SCENARIO.keys()
