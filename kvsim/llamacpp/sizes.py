@@ -88,8 +88,8 @@ class CacheSize(NamedTuple):
 
 
 class CacheSizes(NamedTuple):
-    """The two caches of a model. base: of layers without a window. windowed: of the others; None if
-    there are none.
+    """The sizes of a model's KV caches. base: of the layers with full attention. windowed: of the
+    layers with sliding windows; None if there are none.
     """
 
     base: CacheSize
@@ -97,7 +97,7 @@ class CacheSizes(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of both caches together."""
+        """Bytes of the full-attention cache and of the sliding-window cache together."""
         return self.base.num_bytes + (self.windowed.num_bytes if self.windowed else 0)
 
 

@@ -196,7 +196,7 @@ class NoWindow(SummaryPart):
 
 
 def _read_window(table: Any) -> WindowSummary | NoWindow:
-    """Parse a window of a stored summary, by its value of `found`."""
+    """Parse the measured window of a stored summary; `found` says which keys it has."""
     from pydantic import TypeAdapter
 
     none = isinstance(table, dict) and table.get("found") == "none"

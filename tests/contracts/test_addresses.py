@@ -186,7 +186,7 @@ def test_address_map_bytes_equal_the_held_bytes() -> None:
         assert drawn.get("cached", 0.0) / whole == pytest.approx(shares["cached"], rel=1e-3)
 
 
-def test_full_address_log_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_log_stops_recording_at_its_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "MOST_STAYS", 300)
     scenario = Scenario.load("chat", ["workload.num_requests=60"])
     for run in Simulation(scenario).result(addresses=True).runs:

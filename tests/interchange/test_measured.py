@@ -149,7 +149,7 @@ def test_benchmark_without_timed_requests_is_aligned_by_length_or_date() -> None
     assert found == Placed(-(OCT_10 + 50_000) * NS_PER_S, pytest.approx(0.0, abs=0.1))
 
 
-def test_gauges_that_fit_no_shift_are_left_out_with_the_reason() -> None:
+def test_gauges_that_match_the_run_at_no_clock_offset_are_left_out_with_the_reason() -> None:
     samples = day((1000, 1300, 9))
     zero = (OCT_10 + 1000) * NS_PER_S
     other = Client(zero, 200 * NS_PER_S, [(zero, zero + 200 * NS_PER_S)] * 100)

@@ -109,7 +109,7 @@ def test_answer_says_none_for_a_run_without_the_measure(tables: Any) -> None:
     assert said.endswith("and none under max-buffer.")
 
 
-def test_the_first_screen_has_two_paragraphs_and_the_limit(tables: Any) -> None:
+def test_first_screen_of_a_run_has_two_paragraphs_and_its_limit(tables: Any) -> None:
     for question in ({}, {"question": {"text": "Is it quick?", "measure": "ttft"}}):
         page = make_page(kvsim.simulate(tables(allocator=ALLOCATORS, **question), REQUESTS))
         words, limits, act = (page.index(f'class="{name}"') for name in ("words", "limits", "act"))

@@ -18,14 +18,14 @@ BLOCK_SIZE = 16  # slots, where no kind asks for more
 class AttentionForm(NamedTuple):
     """A kind of attention with its kernels and requirements.
 
-    kernel: a description for calibrations. launch: returns the kernel; None for attention that
-    gathers K and V first. together: such attention takes all decoding spans in one call. between:
-    the work between matrix products. packages: imported packages besides torch; a calibration
-    records the version of the first. devices: where it runs. captures: steps that are captured and
-    replayed.
+    kernel: its name in calibrations. launch: returns the kernel; None for attention that gathers K
+    and V first. together: attention that gathers computes all decoding sequences in one call.
+    between: how norms, RoPE and the activation are computed between the matrix products. packages:
+    imported packages besides torch; a calibration records the version of the first. devices: device
+    types that it runs on. captures: steps that it lets CUDA graphs capture: none, decode or all.
 
-    dtypes, head_dims: None for any. block_size: the slots of a block are a multiple of it; None for
-    a kind that reads buffers too.
+    dtypes, head_dims: those that it computes; None for any. block_size: the KV block size must be a
+    multiple of it; None if it also reads contiguous K and V buffers.
     """
 
     kernel: str

@@ -165,7 +165,7 @@ def _stands(entry: tuple[int, int, int, Slide, int, Sequence]) -> bool:
 
 
 class Forecast:
-    """Predicts free blocks from the decoders, their windows and the pool; changes none of them."""
+    """Predicts how many blocks are free after further decode steps; changes nothing."""
 
     def __init__(
         self,

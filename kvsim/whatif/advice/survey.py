@@ -48,7 +48,9 @@ class Survey:
         )
 
     def load(self, table: Table, on: Sequence[Replicate]) -> LoadReading:
-        """The load of these tables on the replicates `on`; InputError if they cannot be run."""
+        """Run the scenario of these TOML tables on the replicates (seeds) `on`. Returns what limits
+        the server, and whether it keeps up. InputError if it cannot be run.
+        """
         return load_of(self.trials.rows(table, on, waits=True))
 
     def _twice(self, table: Table) -> Ratio | None:

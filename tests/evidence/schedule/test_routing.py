@@ -22,7 +22,7 @@ def test_router_decisions_equal_the_recording(path: Path) -> None:
     assert verdict.steps >= 6
 
 
-def test_every_recorded_router_is_present() -> None:
+def test_recorded_routing_cases_cover_every_router_policy() -> None:
     policies = {read_case(path).policy for path in CASES}  # type: ignore[attr-defined]
     assert (len(CASES), len(FLEETS)) == (24, 4)
     assert policies == {

@@ -86,7 +86,7 @@ def test_older_table_version_with_equal_times_is_dropped(tmp_path):
     assert set(versions) == {"0.24.0"}
 
 
-def test_kernel_halves_are_added_and_a_lone_half_is_dropped(tmp_path):
+def test_times_of_two_part_kernels_are_added_and_a_lone_part_is_dropped(tmp_path):
     halves = ["mla_gen_pre", "mla_gen_post", "mla_gen_pre"]
     save(
         tmp_path / "mla_bmm" / "sglang" / "0.5" / "mla_bmm_perf.parquet",

@@ -119,7 +119,10 @@ class Outputs:
         self.all_counts -= seq.request.ignore_eos
 
     def of(self, seq: Sequence) -> int:
-        """Number of output tokens of a running request that are processed."""
+        """Number of output tokens that the scheduler has processed of a running request.
+
+        With overlap scheduling this is fewer than the device has sampled.
+        """
         outputs = seq.num_outputs
         if seq.decoding:
             outputs = self._batch.slots(seq) - seq.prompt_tokens + 1
