@@ -230,18 +230,14 @@ class DisaggregatedRuns:
 
 
 def _with_all_ends(summary: RunSummary, recorder: Recorder) -> RunSummary:
-    """The summary with the makespan extended to the last output.
+    """The summary with the makespan of replicas that computed no step.
 
-    The last output may come after the last decode step: requests of one token end on a prefill
-    replica.
+    All outputs may have one token: their requests end on a prefill replica.
     """
     done = Departures.of(recorder)
-    if not len(done.finish_ps):
+    if recorder.steps or not len(done.finish_ps):
         return summary
-    if recorder.steps and int(done.finish_ps.max()) <= recorder.end_ps:
-        return summary
-    begin_ps = recorder.first_arrival_ps if recorder.steps else int(done.arrival_ps.min())
-    makespan_s = seconds_from_ps(int(done.finish_ps.max()) - begin_ps)
+    makespan_s = seconds_from_ps(int(done.finish_ps.max()) - int(done.arrival_ps.min()))
     return replace(
         summary,
         makespan_s=makespan_s,

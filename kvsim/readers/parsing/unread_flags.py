@@ -1,7 +1,7 @@
 """Notes on flags of a server that are not read."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 _NEAR = 0.9  # of equal characters: of vLLM 0.33 no flag that is not read is so like one that is
@@ -36,11 +36,7 @@ def unread_notes(unread: Iterable[str], known: Collection[str]) -> list[str]:
             matter.append(flag)
         else:
             plain.append(flag)
-    if matter:
-        notes.append(f"flags that change memory or time, and are not read: {', '.join(matter)}")
-    if plain:
-        notes.append(f"flags that are not read: {', '.join(plain)}")
-    return notes
+    return [*notes, *_in_two_classes("flags", matter, plain)]
 
 
 def printed_notes(names: Sequence[str]) -> list[str]:
@@ -49,13 +45,15 @@ def printed_notes(names: Sequence[str]) -> list[str]:
     """
     matter = [name for name in names if _MATTERS.match(name)]
     plain = [name for name in names if not _MATTERS.match(name)]
-    notes = []
+    return list(_in_two_classes("arguments", matter, plain))
+
+
+def _in_two_classes(kind: str, matter: Sequence[str], plain: Sequence[str]) -> Iterator[str]:
+    """A note on the names that change memory or time, and one on the rest; none of an empty one."""
     if matter:
-        listed = ", ".join(matter)
-        notes.append(f"arguments that change memory or time, and are not read: {listed}")
+        yield f"{kind} that change memory or time, and are not read: {', '.join(matter)}"
     if plain:
-        notes.append(f"arguments that are not read: {', '.join(plain)}")
-    return notes
+        yield f"{kind} that are not read: {', '.join(plain)}"
 
 
 def _name(flag: str) -> str:
