@@ -71,7 +71,6 @@ REFUSED = (
     ServerParts(full_blocks=(16, 32), rules="vllm-0.27"),
     ServerParts(special="items", transfers="vllm"),
     ServerParts(special="items", connector=True, stages=2),
-    ServerParts(special="items", drafts=True),
     ServerParts(special="items", schedules=ALONE),
     ServerParts(context=2, allocator="radix"),
     ServerParts(context=2, drafts=True),

@@ -232,15 +232,6 @@ ROWS: tuple[RefusedPair, ...] = (
     ),
     RefusedPair(
         SPECIAL,
-        DRAFTS,
-        lambda parts: parts.special != "" and parts.drafts,
-        not_with,
-        "speculative_config",
-        asker_of,
-        "leave the table out",
-    ),
-    RefusedPair(
-        SPECIAL,
         "schedulers other than vLLM 0.33's",
         lambda parts: parts.special != "" and SPECIAL not in parts.schedules,
         not_with,

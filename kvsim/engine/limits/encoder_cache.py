@@ -26,8 +26,9 @@ class EncoderCache(ChunkLimits):
 
     max_input_tokens: embeddings that one step may compute. cache_tokens: embeddings that the cache
     holds. whole_items: no chunk ends within an item that it could end before. overlaps:
-    asynchronous scheduling. most_items: most items of a prompt. token_ps: encoder time for each
-    embedding.
+    asynchronous scheduling. ahead_tokens: tokens of a prompt that a drafter reads after the end of
+    a chunk; it needs the embeddings of items there. most_items: most items of a prompt. token_ps:
+    encoder time for each embedding.
 
     num_encoded: items encoded so far. num_found: items hit in the cache. encoded_tokens: embeddings
     computed. free_tokens: free room in embeddings. freeable_tokens: free and evictable room.
@@ -41,6 +42,7 @@ class EncoderCache(ChunkLimits):
         *,
         whole_items: bool,
         overlaps: bool,
+        ahead_tokens: int = 0,
         most_items: int | None = None,
         token_ps: int = 0,
     ) -> None:
@@ -50,6 +52,7 @@ class EncoderCache(ChunkLimits):
         self._cache_tokens = cache_tokens
         self._whole_items = whole_items
         self._overlaps = overlaps
+        self._ahead_tokens = ahead_tokens
         self.free_tokens = self.freeable_tokens = cache_tokens
         self.num_encoded = self.num_found = self.encoded_tokens = 0
         self.encoding: dict[Sequence, list[int]] = {}
@@ -104,7 +107,8 @@ class EncoderCache(ChunkLimits):
             return new_tokens
         self._found |= start_tokens > 0
         first = bisect_right(items, start_tokens, key=_end)
-        last = bisect_left(items, start_tokens + new_tokens, key=_start)
+        ahead = self._ahead_tokens
+        last = bisect_left(items, start_tokens + new_tokens + ahead, key=_start)
         chosen: list[int] = []
         again: list[int] = []
         contents: set[int] = set()
@@ -113,7 +117,7 @@ class EncoderCache(ChunkLimits):
             item = items[place]
             splits = start_tokens + new_tokens < item.end_tokens
             if self._whole_items and start_tokens <= item.start_tokens and splits:
-                new_tokens = item.start_tokens - start_tokens
+                new_tokens = max(0, item.start_tokens - start_tokens - ahead)
                 break
             if item.content in contents:
                 again.append(place)

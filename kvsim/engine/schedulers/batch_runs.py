@@ -53,6 +53,7 @@ class BatchRuns:
         """
         scheduler = self._scheduler
         plan.finishing.sort(key=by_order)
+        scheduler.limits.returned(plan, plan.finishing)
         finishing = set(plan.finishing)
         for chunk in plan.chunks:
             self._drafter.returned(chunk)

@@ -203,3 +203,4 @@ class ContinuousScheduler(Scheduler):
             return
         seq.finished = True
         del self.running[seq]
+        self.limits.released(seq)

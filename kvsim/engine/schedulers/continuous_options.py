@@ -187,16 +187,17 @@ class Continuous(SchedulerOptions):
         made = ContinuousScheduler(parts)
         loras, load_ps = self.most_adapters, round(self.lora_load_ms * PS_PER_MS)
         slots = AdapterSlots(loras, self.max_cpu_loras or loras, load_ps)
-        made.special_limits = SpecialLimits(self._encoder_cache(), slots)
+        made.special_limits = SpecialLimits(self._encoder_cache(parts.drafter), slots)
         return made
 
-    def _encoder_cache(self) -> EncoderCache:
+    def _encoder_cache(self, drafter: Verifier) -> EncoderCache:
         tokens, largest = self.max_num_batched_tokens, self.max_tokens_per_mm_item
         return EncoderCache(
             max(self.max_num_encoder_input_tokens or tokens, largest),
             max(self.encoder_cache_size or tokens, largest),
             whole_items=self.disable_chunked_mm_input,
             overlaps=self.async_scheduling,
+            ahead_tokens=drafter.prefill_lookahead,
             most_items=self.limit_mm_per_prompt,
             token_ps=round(self.encoder_us_per_token * PS_PER_US),
         )

@@ -141,6 +141,7 @@ class DraftRuns(BatchRuns):
             super().verified(plan)
             return
         plan.finishing.sort(key=by_order)
+        self._scheduler.limits.returned(plan, plan.finishing)
         self._return_step(plan.chunks, plan.finishing)
 
     def _return_step(self, turns: list[ScheduledChunk], finishing: list[Sequence]) -> None:

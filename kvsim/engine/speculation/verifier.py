@@ -44,6 +44,7 @@ class Verifier:
     """Drafts k tokens for every decoding sequence; without a speculation none (NO_DRAFTS).
 
     verifies: there are drafts. most_tokens: most tokens of a verification, 1 + k.
+    prefill_lookahead: tokens of the prompt that the drafter reads ahead of a chunk.
     num_verifications: verifications processed so far, without padding drafts and without sequences
     that had finished before. num_drafts, num_accepted: their drafts, and the accepted ones.
     """
@@ -56,7 +57,7 @@ class Verifier:
         self.num_accepted = 0
         self.rules, self.verifies, self.most_tokens = Method(), False, 1
         self.queries_per_seq = self.input_slots = self.lookahead_slots = 0
-        self._prefill_lookahead = 0
+        self.prefill_lookahead = 0
         self._acceptance = acceptance
         self._max_model_len = max_model_len
         if speculation is not None:
@@ -65,7 +66,7 @@ class Verifier:
             self.queries_per_seq = speculation.queries_per_seq
             self.input_slots = speculation.draft_input_slots
             self.lookahead_slots = speculation.lookahead_slots
-            self._prefill_lookahead = speculation.prefill_lookahead
+            self.prefill_lookahead = speculation.prefill_lookahead
 
     def _drafting(self, seq: Sequence) -> Drafting:
         if seq.drafting is None:
@@ -103,14 +104,14 @@ class Verifier:
         The chunk ends at the last known token, or far enough before it.
         """
         left = seq.num_tokens - computed - new_tokens
-        if 0 < left < self._prefill_lookahead:
-            new_tokens -= self._prefill_lookahead - left
+        if 0 < left < self.prefill_lookahead:
+            new_tokens -= self.prefill_lookahead - left
         return max(0, new_tokens)
 
     @property
     def reads_far_ahead(self) -> bool:
         """Whether a chunk may be deferred because it would end too close to the prompt's end."""
-        return self._prefill_lookahead > 1
+        return self.prefill_lookahead > 1
 
     # --- the life of a step ---------------------------------------------------------------------
 

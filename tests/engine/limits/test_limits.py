@@ -62,6 +62,7 @@ def special(draw: Any) -> list[Request]:
     tokens=st.sampled_from([512, 768, 2048]),
     cache=st.sampled_from([40, 70, 200]),
     policy=st.sampled_from(["fcfs", "priority"]),
+    drafts=st.sampled_from([None, 1, 3]),
 )
 def test_k_steps_equal_single_steps_with_images_and_adapters(
     tables: Any,
@@ -71,9 +72,12 @@ def test_k_steps_equal_single_steps_with_images_and_adapters(
     tokens: int,
     cache: int,
     policy: str,
+    drafts: int | None,
 ) -> None:
+    drafter = {"method": "eagle", "num_speculative_tokens": drafts, "acceptance_rate": 0.6}
     made = tables(
         allocator=[{"kind": "paged", "block_size": 16}],
+        **({} if drafts is None else {"speculative_config": drafter}),
         scheduler={
             "kind": "continuous",
             "max_num_seqs": 4,
