@@ -4,7 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
 Table = dict[str, Any]
+SHARE = (0.6, 1.2)  # of what the server finishes where all requests are there at once
 MODELS = ("llama-3.1-8b", "qwen3-8b", "llama-2-7b", "mistral-7b", "qwen3-14b")
 DEVICES = ("a100-80gb", "h100", "l40s", "h200")
 
@@ -14,7 +18,8 @@ def drawn(seed: int, requests: int) -> Table:
     conversations.
 
     All arrivals have a rate. In a closed loop the run would grow with the number of users tried, up
-    to 10,000 requests.
+    to 10,000 requests. The rate is a random share of the server's own.
+    A rate drawn by itself left 16 of 20 servers idle, without advice.
     """
     rng = np.random.default_rng(seed)
     model = str(rng.choice(MODELS))
@@ -30,7 +35,7 @@ def drawn(seed: int, requests: int) -> Table:
         "block_size": int(rng.choice([16, 16, 16, 64, 256])),
         "enable_prefix_caching": caching,
     }
-    return {
+    table: Table = {
         "seed": 0,
         "model": {"name": model, "max_model_len": longest},
         "device": {"name": str(rng.choice(DEVICES))},
@@ -39,26 +44,38 @@ def drawn(seed: int, requests: int) -> Table:
         "scheduler": scheduler,
         "workload": _workload(rng, requests, longest),
     }
+    arrivals = table["workload"]["arrivals"]
+    arrivals["rate_per_s"] = float(f"{rng.uniform(*SHARE) * _own_rate(table):.3g}")
+    return table
+
+
+def _own_rate(table: Table) -> float:
+    """Arrivals per second that the server finishes if all of them come at once."""
+    at_once = {**table, "workload": {**table["workload"], "arrivals": {"kind": "at-once"}}}
+    scenario = Scenario.from_table(at_once)
+    simulation = Simulation(scenario)
+    run = simulation.run(scenario.allocator[0], simulation.labels[0])
+    starts = sum(request.after is None for request in simulation.stream.requests)
+    return starts / float(run.summary.simulated()["makespan_s"])
 
 
 def _workload(rng: np.random.Generator, requests: int, longest: int) -> Table:
     prompt = int(2 ** rng.uniform(6, 10.5))
     output = int(2 ** rng.uniform(4, 8.5))
-    rate = float(np.round(2 ** rng.uniform(-1, 4), 2))
     lengths: Table = {
         "prompt": {"kind": "uniform", "min_tokens": prompt // 4, "max_tokens": prompt},
         "output": {"kind": "geometric", "mean": output},
     }
-    arrivals: Table = {"kind": "poisson", "rate_per_s": rate}
+    arrivals: Table = {"kind": "poisson"}
     form = rng.random()
     if form < 0.2:
-        arrivals = {"kind": "gamma", "rate_per_s": rate, "cv": 2.0}
+        arrivals = {"kind": "gamma", "cv": 2.0}
     elif form < 0.7:
         turns = 4
         return {
             "kind": "sessions",
             "num_sessions": max(8, requests // turns),
-            "arrivals": {**arrivals, "rate_per_s": max(0.1, round(rate / turns, 2))},
+            "arrivals": arrivals,
             "turns": {"kind": "fixed", "tokens": turns},
             **lengths,
             "prefixes": [{"tokens": {"kind": "fixed", "tokens": 256}}],

@@ -24,6 +24,7 @@ KINDS = {
     "requests": {"ongoing": 8},
     "kv-use": {"kv_usage": 0.15},
     "rate": {"rate_per_s": 2},
+    "hpa": {"kv_usage": 0.15, "waiting": 2},
 }
 
 
@@ -169,6 +170,24 @@ def test_replicas_wanted_are_the_load_over_the_target(
     assert found == min(wanted, limit)
 
 
+def test_target_that_asks_for_most_replicas_decides() -> None:
+    """The use of 0.4 of two pools is within 0.5 of each; twelve waiting requests ask for six."""
+    options = AUTOSCALERS.parse({"kind": "hpa", "kv_usage": 0.5, "waiting": 2}, "autoscaler")
+    assert list(options.needed(state([6, 6]))) == [1.6, 6]
+    assert Autoscaler(options, 2).wanted(state([6, 6]), 2, 0) == 6
+    assert Autoscaler(options, 2).wanted(state([0, 1]), 2, 0) == 2
+
+
+def test_scale_up_adds_at_most_its_policy_in_each_period() -> None:
+    table = {"kind": "queue", "waiting": 1, "scale_up_pods": 1, "scale_up_percent": 0}
+    options = AUTOSCALERS.parse({**table, "scale_up_period_s": 180, "max_replicas": 9}, "a")
+    scaler, replicas, found = Autoscaler(options, 1), 1, []
+    for at in range(15, 601, 15):
+        replicas = scaler.wanted(state([99]), replicas, at * PS_PER_S)
+        found.append(replicas)
+    assert found == [2] * 12 + [3] * 12 + [4] * 12 + [5] * 4
+
+
 def test_scaling_down_goes_to_the_largest_recent_wanted_number() -> None:
     options = AUTOSCALERS.parse({"kind": "queue", "waiting": 1, "scale_down_after_s": 30}, "a")
     scaler = Autoscaler(options, 4)
@@ -185,7 +204,8 @@ def test_scaling_down_goes_to_the_largest_recent_wanted_number() -> None:
         ({"autoscaler": {"kind": "queue", "group": 1}}, r"no such group"),
         ({"autoscaler": {"kind": "queue", "min_replicas": 3, "max_replicas": 2}}, "max_replicas"),
         ({"autoscaler": "rate"}, r"rate_per_s"),
-        ({"autoscaler": "hpa"}, r"queue"),
+        ({"autoscaler": "keda"}, r"queue"),
+        ({"autoscaler": "hpa"}, r"at least one"),
     ],
 )
 def test_invalid_fleet_changes_are_refused_by_name(fleet: dict[str, Any], said: str) -> None:

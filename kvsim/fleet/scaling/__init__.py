@@ -9,6 +9,7 @@ AUTOSCALERS: Registry[AutoscalerOptions] = Registry(
         "queue": "kvsim.fleet.scaling.queue:QueueLength",
         "requests": "kvsim.fleet.scaling.requests:OngoingRequests",
         "kv-use": "kvsim.fleet.scaling.kv_use:KvUse",
+        "hpa": "kvsim.fleet.scaling.hpa:SeveralTargets",
         "rate": "kvsim.fleet.scaling.rate:ArrivalRate",
     },
 )

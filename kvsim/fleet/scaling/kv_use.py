@@ -1,6 +1,6 @@
 """Scaling by the share of the KV pools in use."""
 
-from typing import ClassVar
+from collections.abc import Sequence
 
 from pydantic import Field
 
@@ -12,13 +12,11 @@ class KvUse(AutoscalerOptions):
     (`vllm:kv_cache_usage_perc`), 0 to 1.
     """
 
-    needs_kv_usage: ClassVar[bool] = True
-
     kv_usage: float = Field(0.8, gt=0, le=1)
 
-    def total(self, state: FleetState) -> float:
-        return sum(load.kv_usage for load in state.loads)
-
     @property
-    def target(self) -> float:
-        return self.kv_usage
+    def needs_kv_usage(self) -> bool:
+        return True
+
+    def needed(self, state: FleetState) -> Sequence[float]:
+        return [state.kv_usage / self.kv_usage]

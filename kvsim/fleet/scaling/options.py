@@ -1,7 +1,7 @@
 """Options of every autoscaler: a measure of the load, its target, and common limits."""
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,26 @@ class FleetState(NamedTuple):
     num_arrivals: int
     interval_s: float
 
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait at replicas."""
+        return sum(load.waiting for load in self.loads)
+
+    @property
+    def ongoing(self) -> int:
+        """Number of requests that wait or run at replicas."""
+        return sum(load.waiting + load.running for load in self.loads)
+
+    @property
+    def kv_usage(self) -> float:
+        """Sum of the shares of the replicas' KV pools in use."""
+        return sum(load.kv_usage for load in self.loads)
+
+    @property
+    def rate_per_s(self) -> float:
+        """Requests per second that reached the router in the last interval."""
+        return self.num_arrivals / self.interval_s
+
 
 class AutoscalerOptions(Options):
     """Wanted replicas = total load / target load of one replica, rounded up, as Kubernetes'
@@ -27,19 +47,22 @@ class AutoscalerOptions(Options):
 
     min_replicas, max_replicas: limits. interval_s: seconds between two evaluations. tolerance:
     relative distance from the target within which nothing changes. scale_down_after_s: replicas are
-    removed down to the largest number wanted in this many seconds. An evaluation at most doubles
-    the replicas, or adds 4 if that is more. start_up_s: from the start of a replica until it takes
+    removed down to the largest number wanted in this many seconds. scale_up_pods, scale_up_percent:
+    limits to what scale_up_period_s seconds (by default interval_s) may add, as policies of
+    `behavior.scaleUp` set them. The first is a number, the second a share of the replicas at the
+    start of the period; the larger counts. start_up_s: from the start of a replica until it takes
     requests, with an empty cache; its GPUs count from the start. group: number of the
     [[fleet.group]] that new replicas belong to.
     """
-
-    needs_kv_usage: ClassVar[bool] = False
 
     min_replicas: int = Field(1, ge=1, le=4096)
     max_replicas: int = Field(10, ge=1, le=4096)
     interval_s: float = Field(15.0, ge=0.001)
     tolerance: float = Field(0.1, ge=0)
     scale_down_after_s: float = Field(300.0, ge=0)
+    scale_up_pods: int = Field(4, ge=1, le=4096)
+    scale_up_percent: float = Field(100.0, ge=0)
+    scale_up_period_s: float | None = Field(None, ge=0.001)
     start_up_s: float = Field(60.0, ge=0)
     group: int = Field(0, ge=0)
 
@@ -49,11 +72,11 @@ class AutoscalerOptions(Options):
             raise ValueError("max_replicas must not be below min_replicas")
         return self
 
-    def total(self, state: FleetState) -> float:
-        """The summed load of all replicas, in the unit of `target`."""
-        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
-
     @property
-    def target(self) -> float:
-        """The target load of one replica."""
+    def needs_kv_usage(self) -> bool:
+        """Whether the load contains the use of the KV pools, which replicas then report."""
+        return False
+
+    def needed(self, state: FleetState) -> Sequence[float]:
+        """Number of replicas that each target asks for, not rounded: total load / target load."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this

@@ -1,5 +1,7 @@
 """Scaling by queue length: the number of waiting requests."""
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from kvsim.fleet.scaling.options import AutoscalerOptions, FleetState
@@ -12,9 +14,5 @@ class QueueLength(AutoscalerOptions):
 
     waiting: float = Field(5.0, gt=0)
 
-    def total(self, state: FleetState) -> float:
-        return sum(load.waiting for load in state.loads)
-
-    @property
-    def target(self) -> float:
-        return self.waiting
+    def needed(self, state: FleetState) -> Sequence[float]:
+        return [state.waiting / self.waiting]

@@ -1,5 +1,7 @@
 """Scaling by the arrival rate of requests."""
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from kvsim.fleet.scaling.options import AutoscalerOptions, FleetState
@@ -12,9 +14,5 @@ class ArrivalRate(AutoscalerOptions):
 
     rate_per_s: float = Field(gt=0)
 
-    def total(self, state: FleetState) -> float:
-        return state.num_arrivals / state.interval_s
-
-    @property
-    def target(self) -> float:
-        return self.rate_per_s
+    def needed(self, state: FleetState) -> Sequence[float]:
+        return [state.rate_per_s / self.rate_per_s]

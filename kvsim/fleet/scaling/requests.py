@@ -1,5 +1,7 @@
 """Scaling by ongoing requests, waiting and running."""
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from kvsim.fleet.scaling.options import AutoscalerOptions, FleetState
@@ -12,9 +14,5 @@ class OngoingRequests(AutoscalerOptions):
 
     ongoing: float = Field(gt=0)
 
-    def total(self, state: FleetState) -> float:
-        return sum(load.waiting + load.running for load in state.loads)
-
-    @property
-    def target(self) -> float:
-        return self.ongoing
+    def needed(self, state: FleetState) -> Sequence[float]:
+        return [state.ongoing / self.ongoing]
