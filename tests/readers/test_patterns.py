@@ -22,7 +22,7 @@ READ_BY = ("readers", "workload", "interchange", "observed", "plumbing", "model"
 SIGNS = (" ", "\t", "\n", "a", "1", ",", ".", "-", "'", '"', "(", "[", "{", "- ", "a=", "a: ")
 METHODS = {"search", "match", "fullmatch", "findall", "finditer", "sub"}
 TIMES = 4
-NUMBERS = (8_000, 32_000)
+NUMBERS = (4_000, 16_000)
 LONG_S = 0.04
 
 
