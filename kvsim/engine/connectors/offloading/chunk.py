@@ -18,16 +18,17 @@ class HostChunk:
     """A chunk with a slot of host memory.
 
     content: what it holds, or will hold once `ready`. slot: index of its slot. pins: number of
-    copies that read it, to the device or to a further tier.
+    copies that read it, to the device or to a further tier. rank: for the eviction policy, which
+    chunks it evicts before this one.
     """
 
-    __slots__ = ("content", "key", "pins", "ready", "slot")
+    __slots__ = ("content", "key", "pins", "rank", "ready", "slot")
 
     def __init__(self, content: ChunkContent, slot: int) -> None:
         self.content, self.slot = content, slot
         self.key = content.key
         self.ready = False
-        self.pins = 0
+        self.pins = self.rank = 0
 
     @property
     def evictable(self) -> bool:

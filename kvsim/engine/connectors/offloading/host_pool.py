@@ -31,6 +31,11 @@ class Accesses:
         contents = self.contents.values()
         return [c.key for c in sorted(contents, key=lambda c: (-c.end, -c.group))]
 
+    def found(self, key: int) -> None:
+        """This key is in host memory, by this sequence's own store or by another's."""
+        if key not in self.stored:
+            self.reused.add(key)
+
 
 class HostPool:
     """Slots of one size for chunks of all layer groups.
@@ -79,8 +84,8 @@ class HostPool:
         if self._threshold >= 2:
             self._count([content.key for content in contents])
         absent: list[ChunkContent] = []
-        ready: list[int] = []
         recorded: list[ChunkContent] = []
+        of = self._of(seq)
         for content in contents:
             chunk = self._chunks.get(content.key)
             if chunk is None:
@@ -88,15 +93,16 @@ class HostPool:
                     continue
                 absent.append(content)
             elif chunk.ready:
-                ready.append(content.key)
+                of.found(content.key)
             else:
                 continue
             recorded.append(content)
-        self._miss(seq, [content.key for content in absent])
-        self._access(seq, recorded, ready)
-        if not self._make_room(len(absent), {content.key for content in contents}):
+        self._miss(of, absent)
+        self._access(seq, of, recorded)
+        missing = len(absent) - (self.num_slots - len(self._chunks))
+        if missing > 0 and not self._evict(missing, {content.key for content in contents}):
             return None
-        return [self._insert(seq, content) for content in absent]
+        return [self._insert(seq, of, content) for content in absent]
 
     def _count(self, keys: list[int]) -> None:
         """Count an offer of these keys; the oldest other counts are dropped if there are too
@@ -119,24 +125,22 @@ class HostPool:
                 others -= 1
             seen[key] = 1
 
-    def _miss(self, seq: Sequence, keys: list[int]) -> None:
-        """Report misses of `seq` to the eviction policy, each key once."""
-        missed = self._of(seq).missed
-        new = [key for key in keys if key not in missed]
+    def _miss(self, of: Accesses, contents: list[ChunkContent]) -> None:
+        """Report misses of a sequence to the eviction policy, each key once."""
+        new = [content.key for content in contents if content.key not in of.missed]
         if new:
             self.policy.missed(new)
-            missed.update(new)
+            of.missed.update(new)
 
-    def _access(self, seq: Sequence, contents: list[ChunkContent], reused: list[int]) -> None:
+    def _access(self, seq: Sequence, of: Accesses, contents: list[ChunkContent]) -> None:
         """Report accesses of `seq` to the eviction policy, even if no room is found for some
         contents.
         """
-        of = self._of(seq)
         new = [content for content in contents if content.key not in of.contents]
         if new:
-            of.contents.update((content.key, content) for content in new)
+            for content in new:
+                of.contents[content.key] = content
             self.policy.accessed(seq, new)
-        of.reused.update(key for key in reused if key not in of.stored)
 
     def _of(self, seq: Sequence) -> Accesses:
         found = self._accesses.get(seq)
@@ -144,11 +148,8 @@ class HostPool:
             found = self._accesses[seq] = Accesses()
         return found
 
-    def _make_room(self, count: int, kept: set[int]) -> bool:
-        """Evict until `count` slots are free. False: this is impossible, and nothing is evicted."""
-        missing = count - (self.num_slots - len(self._chunks))
-        if missing <= 0:
-            return True
+    def _evict(self, missing: int, kept: set[int]) -> bool:
+        """Evict `missing` chunks. False: this is impossible, and nothing is evicted."""
         leaving = self.policy.choose(missing, kept)
         if leaving is None:
             return False
@@ -160,7 +161,7 @@ class HostPool:
             self.on_evict(chunk)
         return True
 
-    def _insert(self, seq: Sequence, content: ChunkContent) -> HostChunk:
+    def _insert(self, seq: Sequence, of: Accesses, content: ChunkContent) -> HostChunk:
         """Add a chunk that is being written from now on; a slot must be free."""
         if self._fresh < self.num_slots:
             slot = self._fresh
@@ -170,7 +171,7 @@ class HostPool:
         chunk = self._chunks[content.key] = HostChunk(content, slot)
         self.writing += 1
         self.changes += 1
-        self._of(seq).stored.add(content.key)
+        of.stored.add(content.key)
         self.policy.inserted(seq, chunk)
         return chunk
 
@@ -183,7 +184,9 @@ class HostPool:
     def load(self, seq: Sequence, chunk: HostChunk) -> None:
         """A load for `seq` begins to read `chunk`."""
         self.pin(chunk)
-        self._access(seq, [chunk.content], [chunk.key])
+        of = self._of(seq)
+        of.found(chunk.key)
+        self._access(seq, of, [chunk.content])
 
     def pin(self, chunk: HostChunk) -> None:
         """A copy begins to read `chunk`, which cannot be evicted meanwhile."""

@@ -1,80 +1,120 @@
 """Least recently used by request: of one request's chunks, those at the tail are evicted first.
 
 vLLM 0.33, v1/kv_offload/cpu/policies/lru.py. All chunks that a request touches share one rank until
-it is finished. Then each of them gets a separate rank, the head the newest.
+it is finished. Then they leave it for a newer rank, the head the last to be evicted.
 """
 
+from bisect import insort_left
+from collections import OrderedDict
 from collections.abc import Container
-from heapq import heappop, heappush
 
 from kvsim.engine.connectors.offloading.chunk import ChunkContent, HostChunk
 from kvsim.engine.connectors.offloading.policy import ChunkPolicy
 from kvsim.sequence import Sequence
 
-Rank = tuple[int, int]
+
+class RankedChunks:
+    """The chunks of one rank, the next to evict last.
+
+    Chunks that were evicted, or have another rank by now, are dropped when they are seen.
+    finished: no chunk will be added.
+    """
+
+    __slots__ = ("chunks", "finished", "rank")
+
+    def __init__(self, rank: int) -> None:
+        self.rank, self.finished = rank, False
+        self.chunks: list[HostChunk] = []
+
+    def add(self, chunk: HostChunk) -> None:
+        """Add a chunk of a running request, in the order of its end."""
+        chunk.rank = self.rank
+        chunks = self.chunks
+        if not chunks or chunks[-1].content.end < chunk.content.end:
+            chunks.append(chunk)
+        else:  # of another layer group, whose chunk at the same end is evicted first
+            insort_left(chunks, chunk, key=_end_of)
+
+
+def _end_of(chunk: HostChunk) -> int:
+    return chunk.content.end
+
+
+EVICTED = -1
 
 
 class LeastRecentlyUsed(ChunkPolicy):
-    """Evicts the chunk with the lowest rank (number, minus the tokens to the chunk's end)."""
+    """Evicts the chunks of the lowest rank first, those at the tail of their request before others.
+
+    Finding the next chunk takes the same time however many there are.
+    """
 
     def __init__(self, capacity: int) -> None:
-        self._rank: dict[int, Rank] = {}
         self._chunks: dict[int, HostChunk] = {}
-        self._order: list[tuple[Rank, int, HostChunk]] = []  # ranks that hold, and old ones
-        self._numbers: dict[Sequence, int] = {}
-        self._last = self._entries = 0
+        self._running: dict[Sequence, RankedChunks] = {}
+        self._ranks: OrderedDict[int, RankedChunks] = OrderedDict()  # the lowest first
+        self._last = 0
 
     def missed(self, keys: list[int]) -> None:
         return
 
     def accessed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
-        number = self._number(seq)
+        own = self._of(seq)
         for content in contents:
-            rank = number, -content.end
-            if content.key in self._chunks and rank > self._rank[content.key]:
-                self._place(content.key, rank)
+            chunk = self._chunks.get(content.key)
+            if chunk is not None and own.rank > chunk.rank:
+                own.add(chunk)
 
     def inserted(self, seq: Sequence, chunk: HostChunk) -> None:
         self._chunks[chunk.key] = chunk
-        self._place(chunk.key, (self._number(seq), -chunk.content.end))
+        self._of(seq).add(chunk)
 
-    def _number(self, seq: Sequence) -> int:
-        number = self._numbers.get(seq)
-        if number is None:
-            number = self._numbers[seq] = self._next()
-        return number
+    def _of(self, seq: Sequence) -> RankedChunks:
+        found = self._running.get(seq)
+        if found is None:
+            found = self._running[seq] = self._highest()
+        return found
 
-    def _next(self) -> int:
+    def _highest(self) -> RankedChunks:
         self._last += 1
-        return self._last
-
-    def _place(self, key: int, rank: Rank) -> None:
-        self._rank[key] = rank
-        self._entries += 1
-        heappush(self._order, (rank, self._entries, self._chunks[key]))
+        made = self._ranks[self._last] = RankedChunks(self._last)
+        return made
 
     def finished(
         self, seq: Sequence, keys: list[int], stored: Container[int], reused: Container[int]
     ) -> None:
-        self._numbers.pop(seq, None)
-        for key in keys:
-            if key in self._chunks:
-                self._place(key, (self._next(), 0))
+        own = self._running.pop(seq, None)
+        if own is not None:
+            del self._ranks[own.rank]  # all its chunks are among `keys`
+        left = self._highest()
+        left.finished = True
+        for at in range(len(keys) - 1, -1, -1):
+            chunk = self._chunks.get(keys[at])
+            if chunk is not None:
+                chunk.rank = left.rank
+                left.chunks.append(chunk)
 
     def choose(self, count: int, kept: Container[int]) -> list[HostChunk] | None:
         found: list[HostChunk] = []
-        seen: list[tuple[Rank, int, HostChunk]] = []
-        while self._order and len(found) < count:
-            entry = heappop(self._order)
-            rank, _, chunk = entry
-            if self._chunks.get(chunk.key) is not chunk or self._rank[chunk.key] != rank:
-                continue
-            seen.append(entry)
-            if chunk.evictable and chunk.key not in kept:
-                found.append(chunk)
-        for entry in seen:
-            heappush(self._order, entry)
+        empty: list[int] = []
+        for rank, of in self._ranks.items():
+            chunks = of.chunks
+            while chunks and chunks[-1].rank != rank:
+                chunks.pop()
+            if not chunks and of.finished:
+                empty.append(rank)
+            at = len(chunks)
+            while at and len(found) < count:
+                at -= 1
+                chunk = chunks[at]
+                if chunk.rank == rank and chunk.evictable and chunk.key not in kept:
+                    found.append(chunk)
+            if len(found) == count:
+                break
+        for rank in empty:
+            del self._ranks[rank]
         return found if len(found) == count else None
 
     def evicted(self, chunk: HostChunk) -> None:
-        del self._rank[chunk.key], self._chunks[chunk.key]
+        del self._chunks[chunk.key]
+        chunk.rank = EVICTED
