@@ -32,7 +32,7 @@ class Accesses:
         return [c.key for c in sorted(contents, key=lambda c: (-c.end, -c.group))]
 
     def found(self, key: int) -> None:
-        """This key is in host memory, by this sequence's own store or by another's."""
+        """Note that the key is in host memory, stored by this sequence or by another."""
         if key not in self.stored:
             self.reused.add(key)
 
