@@ -42,13 +42,14 @@ class Request(NamedTuple):
     ignore_eos: the client asked for all output tokens, as benchmarks do, and the engine knows it.
     front_end_ps: time between client and engine, contained in arrival_ps or think_ps; latencies
         include it.
-    priority: lower runs first under a priority policy.
+    priority: lower runs first under a priority policy of vLLM's, higher under SGLang's unless
+        schedule_low_priority_values_first is set.
     n: parallel samples of the prompt.
     prompt_runs: the prompt's token ids as runs, lengths summing to prompt_tokens; None: private.
     output_start: token id of the first output token, the others follow; None: private.
     after, think_ps: arrives think_ps after the request with this id, or the group of this name, has
         finished (closed loops, conversations).
-    session: the conversation it belongs to, for reports.
+    session: the conversation it belongs to, for reports, and SGLang's routing key.
     group: requests that arrive together; `after` may name a group, which has finished with its last
         request.
     ends_session: it is the last of its session, and the client says so. pause_ps: how long its

@@ -63,6 +63,11 @@ class CaseRequest(Options):
         """Whether the request ignores stop tokens, so that it generates all max_tokens."""
         return False
 
+    @property
+    def routed_by(self) -> str | None:
+        """The request's routing key, which kvsim takes for its session."""
+        return None
+
     def runs(self) -> TokenRuns:
         """The prompt's token ids as runs: token i of segment s is (crc32(s) << 20) | i."""
         if self.prompt_ids is not None:
@@ -86,6 +91,7 @@ class CaseRequest(Options):
                 max_tokens=self.declared_tokens,
                 ignore_eos=self.asks_for_all,
                 priority=self.priority,
+                session=self.routed_by,
                 prompt_runs=runs,
                 output_start=crc32((self.out_name or f"o:{name}").encode()) << 20,
             )
@@ -116,7 +122,7 @@ class Case(RecordedCase):
 
     def replayed(self, *, stall_once: bool) -> list[Row]:
         """The rows that kvsim produces, one per step. stall_once: see `observer`."""
-        timed, by_step = by_arrival(self.requests)
+        timed, by_step = by_arrival(self.sent)
         observer = self.observer(by_step, stall_once=stall_once)
         replica = assemble(
             self.replica_spec(),
@@ -129,6 +135,11 @@ class Case(RecordedCase):
         replica.env.run()
         observer.close()
         return observer.rows
+
+    @property
+    def sent(self) -> Iterable[CaseRequest]:
+        """The requests as the engine takes them."""
+        return self.requests
 
     def step_time(self) -> StepTime:
         """The recorded cost of a step."""

@@ -14,6 +14,7 @@ from kvsim.device import DeviceOptions, StageDevice
 from kvsim.engine.connectors import TIERS
 from kvsim.engine.policies.victims import VICTIMS
 from kvsim.engine.schedulers import SCHEDULERS
+from kvsim.engine.schedulers.sglang.policies import SCHEDULE_POLICIES
 from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.fleet.disaggregation import DisaggregationOptions, SideOptions
 from kvsim.fleet.failures import FleetFailure
@@ -25,7 +26,7 @@ from kvsim.memory.arena import PLACEMENTS
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.radix.hicache.options import HicacheStorageConfig
 from kvsim.model import ModelOptions
-from kvsim.plumbing.choice import OneOf
+from kvsim.plumbing.choice import NameOf, OneOf
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.registry import Registry
 from kvsim.results.measurement import WindowOptions
@@ -74,6 +75,7 @@ CHOICES: dict[str, Registry[Any]] = {
     "allocator.eviction_policy": EVICTION_POLICIES,
     "scheduler": SCHEDULERS,
     "scheduler.victim": VICTIMS,
+    "scheduler.schedule_policy": SCHEDULE_POLICIES,
     "tier": TIERS,
     "step_time": STEP_TIMES,
     "fleet.router": ROUTERS,
@@ -194,7 +196,7 @@ def _names(marks: tuple[Any, ...]) -> str | None:
     type.
     """
     for choice in marks:
-        if isinstance(choice, OneOf):
+        if isinstance(choice, OneOf | NameOf):
             registry = choice.registry
             if not any(registry.get(name).model_fields for name in registry):
                 return " | ".join(f'"{name}"' for name in registry)

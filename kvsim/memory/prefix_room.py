@@ -46,6 +46,12 @@ class PrefixRoom:
         now.
         """
 
+    def depth_first(self, seqs: list[Sequence]) -> list[Sequence]:
+        """`seqs`, just looked up, in the order in which a depth-first walk of the tree meets the
+        ends of their prefixes. Branches of more of them come first. Without a tree: as given.
+        """
+        return seqs
+
     @abstractmethod
     def pin(self, seq: Sequence) -> int:
         """Lock the cached prefix of a waiting `seq` against eviction until it is admitted or

@@ -65,3 +65,25 @@ class OneOf:
 
     def _write(self, value: Options) -> dict[str, Any]:
         return {"kind": self.registry.name_of(value), **value.model_dump(exclude_none=True)}
+
+
+class NameOf:
+    """Annotation of a text field that is a name in a registry; where as in `OneOf`."""
+
+    def __init__(self, registry: Registry[Any], where: str) -> None:
+        self.registry = registry
+        self.where = where
+
+    def __get_pydantic_core_schema__(
+        self, source: type[str], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"enum": list(self.registry)}
+
+    def _check(self, name: str) -> str:
+        self.registry.get(name, self.where)
+        return name

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from kvsim.engine.schedulers.sglang.policies import PolicyName
 from kvsim.memory.radix.hicache.options import PrefetchPolicy, WritePolicy
 from kvsim.observed.logged_steps import LoggedStep
 from kvsim.plumbing.options import Options
@@ -106,7 +107,11 @@ class ServerSettings(Options):
     async_scheduling: bool | None = None
     max_prefill_tokens: PositiveInt | None = None
     chunked_prefill_size: Annotated[int, Field(ge=-1)] | None = None
-    schedule_policy: Literal["fcfs", "lpm"] | None = None
+    schedule_policy: PolicyName | None = None
+    enable_priority_scheduling: bool | None = None
+    schedule_low_priority_values_first: bool | None = None
+    priority_scheduling_preemption_threshold: NonNegativeInt | None = None
+    disable_priority_preemption: bool | None = None
     schedule_conservativeness: NonNegativeFloat | None = None
     enable_mixed_chunk: bool | None = None
     disable_overlap_schedule: bool | None = None

@@ -20,7 +20,9 @@ TokenLimit = PositiveInt | Literal["max_model_len"]
 
 
 class PriorityClass(Options):
-    """A share of the requests and their priority; a lower priority runs first."""
+    """A share of the requests and their priority; a lower priority runs first. Under SGLang a
+    higher one does, unless schedule_low_priority_values_first is set.
+    """
 
     priority: int
     share: NonNegativeFloat

@@ -351,8 +351,25 @@ def test_sglang_flags_become_scenario_keys() -> None:
         {"kind": "radix", "page_size": 16, "disable_radix_cache": True}
     ]
     assert found.reads[0].description.notes == ("flags that are not read: --log-level",)
-    other = imported(f"{SGLANG} facebook/opt-125m --schedule-policy random")
-    assert any("random is not one" in note for note in other.reads[0].description.notes)
+    other = imported(f"{SGLANG} facebook/opt-125m --schedule-policy slowest")
+    assert any("slowest is not one" in note for note in other.reads[0].description.notes)
+
+
+def test_sglang_priority_flags_become_scenario_keys() -> None:
+    found = imported(
+        f"{SGLANG} facebook/opt-125m --schedule-policy lof --enable-priority-scheduling "
+        "--schedule-low-priority-values-first --priority-scheduling-preemption-threshold 3"
+    )
+    wanted = {
+        "scheduler": {
+            "schedule_policy": "lof",
+            "enable_priority_scheduling": True,
+            "schedule_low_priority_values_first": True,
+            "priority_scheduling_preemption_threshold": 3,
+        }
+    }
+    assert held(found.scenario, wanted) == wanted
+    assert not found.reads[0].description.notes
 
 
 def test_tensorrt_llm_flags_become_scenario_keys() -> None:

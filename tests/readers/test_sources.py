@@ -349,10 +349,10 @@ def test_vllm_development_build_has_no_engine_version(tmp_path: Path) -> None:
 
 def test_unknown_sglang_schedule_policy_is_left_out_with_a_note(tmp_path: Path) -> None:
     path = SAMPLES["sglang-log"](tmp_path)
-    path.write_text(path.read_text().replace("page_size=1", "schedule_policy='dfs-weight'"))
+    path.write_text(path.read_text().replace("page_size=1", "schedule_policy='slowest-first'"))
     (read,) = read_sources([str(path)], [])
     assert read.description.settings.schedule_policy is None
-    assert "dfs-weight" in read.description.notes[0]
+    assert "slowest-first" in read.description.notes[0]
 
 
 def test_log_with_two_server_starts_gives_the_last_ones_settings(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Settings of a recorded SGLang engine."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -9,6 +9,7 @@ from evidence.schedule.case import MOST_TOKENS
 from evidence.schedule.sglang.request import LARGEST_POOL
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.schedulers.sglang.options import Sglang
+from kvsim.engine.schedulers.sglang.policies import PolicyName
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.radix.options import Radix
 from kvsim.plumbing.options import Options
@@ -40,12 +41,21 @@ class SglangEngine(Options):
     max_running_requests: int | None = Field(None, ge=1)
     max_prefill_tokens: int = Field(16384, ge=1)
     chunked_prefill_size: int = Field(8192, ge=-1)
-    schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
+    schedule_policy: PolicyName = "fcfs"
+    priority_scheduling: bool = False
+    low_priority_values_first: bool = False
+    preemption_threshold: int | None = Field(None, ge=0)
+    priority_preemption: bool = True
     radix_cache: bool = True
     schedule_conservativeness: float = Field(1.0, ge=0)
     mixed_chunk: bool = False
     overlap: bool = True
     context_length: int = Field(ge=2, le=MOST_TOKENS)
+
+    @property
+    def may_preempt(self) -> bool:
+        """Whether rows of such engines list requests preempted for more urgent ones."""
+        return self.priority_scheduling or self.schedule_policy not in ("fcfs", "lpm")
 
     @property
     def second_pool(self) -> PoolBeside:
@@ -71,6 +81,10 @@ class SglangEngine(Options):
                     "max_prefill_tokens": self.max_prefill_tokens,
                     "chunked_prefill_size": self.chunked_prefill_size,
                     "schedule_policy": self.schedule_policy,
+                    "enable_priority_scheduling": self.priority_scheduling,
+                    "schedule_low_priority_values_first": self.low_priority_values_first,
+                    "priority_scheduling_preemption_threshold": self.preemption_threshold,
+                    "disable_priority_preemption": not self.priority_preemption,
                     "schedule_conservativeness": self.schedule_conservativeness,
                     "enable_mixed_chunk": self.mixed_chunk,
                     "disable_overlap_schedule": not self.overlap,

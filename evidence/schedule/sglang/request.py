@@ -9,15 +9,21 @@ LARGEST_POOL = 1 << 30  # tokens
 
 class SglangRequest(CaseRequest):
     """A recorded request. max_tokens: limit that it asks for, by default `out`; if `out` is less,
-    it stops there by itself. ignore_eos: the request's flag of that name.
+    it stops there by itself. ignore_eos: the request's flag of that name. routing_key: the header
+    of that name.
     """
 
     max_tokens: int | None = Field(None, ge=1)
     ignore_eos: bool = False
+    routing_key: str | None = None
 
     @property
     def declared_tokens(self) -> int:
         return self.out if self.max_tokens is None else self.max_tokens
+
+    @property
+    def routed_by(self) -> str | None:
+        return self.routing_key
 
     @property
     def asks_for_all(self) -> bool:

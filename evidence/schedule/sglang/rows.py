@@ -15,10 +15,14 @@ from kvsim.sequence import Sequence
 
 
 class SglangRows(Rows):
-    """One row per batch that ran."""
+    """One row per batch that ran. preempts: rows list requests preempted for more urgent ones."""
 
-    def __init__(self, by_step: deque[tuple[int, list[Request]]]) -> None:
+    def __init__(
+        self, by_step: deque[tuple[int, list[Request]]], *, preempts: bool = False
+    ) -> None:
         super().__init__(by_step)
+        self._preempts = preempts
+        self._preempted: list[str] = []
         self._evicted = 0
         self._retracted: list[str] = []
         self._aborted: list[str] = []
@@ -29,7 +33,10 @@ class SglangRows(Rows):
         return [seq.id for seq, _ in plan.failed]
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        self._retracted += [seq.id for seq in plan.preempted]
+        assert isinstance(scheduler, SglangScheduler)
+        displaced = scheduler.prompts.displaced
+        self._preempted += [seq.id for seq in displaced]
+        self._retracted += [seq.id for seq in plan.preempted if seq not in displaced]
         self._aborted += self.aborted(scheduler, plan)
         if scheduler.engine_faults:
             raise InputError(
@@ -41,7 +48,6 @@ class SglangRows(Rows):
             )
         if plan.empty:
             return
-        assert isinstance(scheduler, SglangScheduler)
         tree = _radix(scheduler).tree
         members = scheduler.members(plan)
         sched = [
@@ -71,6 +77,8 @@ class SglangRows(Rows):
             "retracted": self._retracted,
             "aborted": self._aborted,
         }
+        if self._preempts:
+            row["preempted"], self._preempted = self._preempted, []
         self._evicted, self._retracted, self._aborted = tree.evicted, [], []
         self.append(row, plan)
 

@@ -1,5 +1,6 @@
 """Schedules recorded from a single SGLang engine, as input: engine settings and requests."""
 
+import sys
 from collections import deque
 from typing import ClassVar
 
@@ -19,10 +20,23 @@ class SglangSchedule(Case):
     engine: SglangEngine
     requests: tuple[SglangRequest, ...]
 
+    @property
+    def sent(self) -> tuple[SglangRequest, ...]:
+        """The requests; one without a priority is the least urgent of all, as in SGLang."""
+        if not self.engine.priority_scheduling:
+            return self.requests
+        worst = sys.maxsize if self.engine.low_priority_values_first else -sys.maxsize - 1
+        return tuple(
+            each
+            if "priority" in each.model_fields_set
+            else each.model_copy(update={"priority": worst})
+            for each in self.requests
+        )
+
     def replica_spec(self) -> ReplicaSpec:
         return self.engine.replica_spec()
 
     def observer(
         self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool
     ) -> SglangRows:
-        return SglangRows(by_step)
+        return SglangRows(by_step, preempts=self.engine.may_preempt)

@@ -52,6 +52,10 @@ _SGLANG = (
     *("max_prefill_tokens", "schedule_policy", "schedule_conservativeness"),
     *("enable_mixed_chunk", "disable_overlap_schedule"),
 )
+_PRIORITIES = (
+    *("enable_priority_scheduling", "schedule_low_priority_values_first"),
+    *("priority_scheduling_preemption_threshold", "disable_priority_preemption"),
+)
 # Settings that a meta.json of vLLM's has by the same name.
 _SLOTS = (
     *("n_parallel", "kv_unified", "n_batch", "slot_prompt_similarity", "context_shift"),
@@ -154,6 +158,10 @@ class DescribedServer:
     def _sglang_scheduler(self) -> dict[str, Any]:
         known = self.settings.reported()
         table = {"kind": "sglang"} | {key: known[key] for key in _SGLANG if key in known}
+        if known.get("enable_priority_scheduling"):
+            off = {"priority_scheduling_preemption_threshold"}
+            unused = off if known.get("disable_priority_preemption") else set()
+            table |= {key: known[key] for key in _PRIORITIES if key in known and key not in unused}
         if "max_num_seqs" in known:
             table["max_running_requests"] = known["max_num_seqs"]
         usual = _sglang_chunk(self.device, known)

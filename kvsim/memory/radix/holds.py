@@ -128,7 +128,9 @@ class Holds:
         """Match the cached prefix of all tokens of `seq`, and mark it as used now."""
         if not self._caching:
             return Known(0, 0)
-        node, tokens, _ = self._tree.look_up(self.slots(seq).content, seq.num_tokens)
+        slots = self.slots(seq)
+        slots.anchor, tokens, _ = self._tree.look_up(slots.content, seq.num_tokens)
+        node = slots.anchor
         return Known(tokens, self._tree.on_device(node, tokens)[1])
 
     def pin(self, seq: Sequence) -> int:

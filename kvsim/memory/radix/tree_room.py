@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 from kvsim.memory.prefix_room import Known, PrefixRoom, WindowRoom
+from kvsim.memory.radix.branches import by_branch
 from kvsim.memory.radix.decode_steps import DecodeSteps
+from kvsim.memory.radix.holds import slots_of
 from kvsim.memory.radix.page_pool import PagePool
 from kvsim.sequence import Sequence
 
@@ -19,6 +21,9 @@ class TreeRoom(PrefixRoom):
 
     def look_up(self, seq: Sequence) -> Known:
         return self._pool.holds.look_up(seq)
+
+    def depth_first(self, seqs: list[Sequence]) -> list[Sequence]:
+        return by_branch(self._pool.tree, {seq: slots_of(seq).anchor for seq in seqs})
 
     def pin(self, seq: Sequence) -> int:
         cached = self._pool.holds.pin(seq)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kvsim.engine.schedulers.sglang.policies import SCHEDULE_POLICIES
 from kvsim.plumbing.counts import whole
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.vllm.args import (
@@ -16,7 +17,7 @@ from kvsim.readers.vllm.args import (
     truth,
 )
 
-POLICIES = ("fcfs", "lpm")  # that kvsim has
+POLICIES = SCHEDULE_POLICIES.own
 _WHOLE_PROMPTS = "chunked_prefill_size"  # of which -1 says something
 KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "model_path": ("model", text),
@@ -40,6 +41,13 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "chunked_prefill_size": ("chunked_prefill_size", int),
     "max_prefill_tokens": ("max_prefill_tokens", whole),
     "schedule_policy": ("schedule_policy", lambda name: name if name in POLICIES else None),
+    "enable_priority_scheduling": ("enable_priority_scheduling", truth),
+    "schedule_low_priority_values_first": ("schedule_low_priority_values_first", truth),
+    "priority_scheduling_preemption_threshold": (
+        "priority_scheduling_preemption_threshold",
+        whole,
+    ),
+    "disable_priority_preemption": ("disable_priority_preemption", truth),
     "schedule_conservativeness": ("schedule_conservativeness", fraction),
     "enable_mixed_chunk": ("enable_mixed_chunk", truth),
     "disable_overlap_schedule": ("disable_overlap_schedule", truth),
@@ -61,7 +69,8 @@ SWITCHES = frozenset(
         *("enable_mixed_chunk", "disable_overlap_schedule", "disable_radix_cache"),
         *("enable_hierarchical_cache", "enable_dp_attention", "disable_cuda_graph"),
         *("enable_flashinfer_allreduce_fusion", "enable_torch_compile"),
-        "enable_flashinfer_trtllm_moe",
+        *("enable_priority_scheduling", "schedule_low_priority_values_first"),
+        *("disable_priority_preemption", "enable_flashinfer_trtllm_moe"),
     )
 )
 DP_CONSERVATIVENESS = 0.3  # times schedule_conservativeness, with copies of the attention

@@ -14,6 +14,8 @@ _NAMED = (
     *("max_running_requests", "max_prefill_tokens", "prefill_max_requests"),
     *("chunked_prefill_size", "schedule_policy", "schedule_conservativeness"),
     *("enable_mixed_chunk", "disable_overlap_schedule", "scheduler_recv_interval"),
+    *("enable_priority_scheduling", "schedule_low_priority_values_first"),
+    *("priority_scheduling_preemption_threshold", "disable_priority_preemption"),
 )
 _POOLS = (
     *("page_size", "disable_radix_cache", "swa_full_tokens_ratio", "max_mamba_cache_size"),

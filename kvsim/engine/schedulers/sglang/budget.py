@@ -139,6 +139,10 @@ class Budget:
         self.input -= paged
         self.chunk -= paged
 
+    def give_back(self, expected: float) -> None:
+        """Take back the expected output tokens of a running request that leaves."""
+        self._total = self.total - expected
+
     def most_of_chunk(self, new_tokens: int, rest: int) -> int | None:
         """Most tokens of a request that this pass could compute; None: the request does not fit.
 
@@ -167,9 +171,9 @@ class Budget:
             return new_tokens
         return (prefix_tokens + most) // self.page * self.page - prefix_tokens
 
-    def next_chunk(self, new_tokens: int) -> int:
+    def next_chunk(self, new_tokens: int, limit: int | None = None) -> int:
         """Tokens of the next chunk of the chunked prompt, which continues even if no memory is
-        left.
+        left, at most `limit`.
 
         0: it waits, as its sliding windows do not fit.
         """
@@ -178,6 +182,8 @@ class Budget:
             most = min(self.chunk, left, self.left_windows - self.page)
         else:
             most = min(self.chunk, left) if left > 0 else self.chunk
+        if limit is not None:
+            most = min(most, limit)
         return max(0, min(new_tokens, most))
 
 

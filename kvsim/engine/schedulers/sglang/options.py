@@ -1,7 +1,7 @@
 """The options of SGLang's scheduler, by its names."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -9,11 +9,17 @@ from kvsim.engine.hicache.hicache import Hicache
 from kvsim.engine.plan import UNBOUNDED
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.preemption import Recompute
-from kvsim.engine.policies.queue import WaitingQueue
+from kvsim.engine.policies.queue import Order, WaitingQueue
 from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.parts import NO_HICACHE, EngineSide, HicachePart
+from kvsim.engine.schedulers.sglang.policies import SCHEDULE_POLICIES, PolicyName, policy_of
+from kvsim.engine.schedulers.sglang.priorities import (
+    NO_PRIORITIES,
+    PREEMPTION_THRESHOLD,
+    PriorityRule,
+)
 from kvsim.engine.schedulers.sglang.prompts import PromptKnobs
 from kvsim.engine.schedulers.sglang.queue import Inbox, SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangParts, SglangScheduler
@@ -32,6 +38,10 @@ ELSEWHERE = {
     "kv_cache_dtype": "kv_cache_dtype of [model]",
     "tp_size": "tensor_parallel_size of [model]",
 }
+_OF_PRIORITIES = (
+    *("schedule_low_priority_values_first", "disable_priority_preemption"),
+    "priority_scheduling_preemption_threshold",
+)
 
 
 class Sglang(SchedulerOptions):
@@ -44,7 +54,12 @@ class Sglang(SchedulerOptions):
         cut into chunks; -1: prompts are computed whole. (The engine chooses a default by GPU
         memory: 2048 below 20 GiB, 4096 below 60, 8192 below 160, else 16384.)
     prefill_max_requests: most prompts of a step.
-    schedule_policy: "fcfs", or "lpm", longest cached prefix first.
+    schedule_policy: order in which a pass tries waiting requests (`scheduler.schedule_policy`).
+    enable_priority_scheduling: the most urgent first, under fcfs and lof. A running request leaves
+        for one that is more urgent when as many run as may.
+    schedule_low_priority_values_first: smaller values of priority are more urgent, not larger ones.
+    priority_scheduling_preemption_threshold: a request leaves only for one that is more urgent by
+        more than this; 10 unless given. disable_priority_preemption: none leaves.
     schedule_conservativeness: scales the share of what requests may still put out that is held
         back for them, 0.7 at first.
     enable_mixed_chunk: decoding requests run in the steps of prompts, too.
@@ -58,7 +73,11 @@ class Sglang(SchedulerOptions):
     max_prefill_tokens: int = Field(16384, ge=1)
     prefill_max_requests: int | None = Field(None, ge=1)
     chunked_prefill_size: int = Field(8192, ge=-1)
-    schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
+    schedule_policy: PolicyName = "fcfs"
+    enable_priority_scheduling: bool = False
+    schedule_low_priority_values_first: bool = False
+    priority_scheduling_preemption_threshold: int | None = Field(None, ge=0)
+    disable_priority_preemption: bool = False
     schedule_conservativeness: float = Field(1.0, ge=0)
     enable_mixed_chunk: bool = False
     disable_overlap_schedule: bool = False
@@ -83,6 +102,42 @@ class Sglang(SchedulerOptions):
         if self.enable_mixed_chunk and self.chunked_prefill_size < 0:
             raise ValueError("enable_mixed_chunk needs chunked_prefill_size")
         return self
+
+    @model_validator(mode="after")
+    def _priorities_under_two_policies(self) -> Self:
+        """SGLang has priorities under fcfs and lof alone (arg_groups/validation_hook.py)."""
+        if self.enable_priority_scheduling:
+            if not SCHEDULE_POLICIES.get(self.schedule_policy).by_priority:
+                raise ValueError("SGLang has enable_priority_scheduling under fcfs and lof alone")
+            if not (self.disable_priority_preemption and self._threshold_given):
+                return self
+            key = "priority_scheduling_preemption_threshold"
+            raise ValueError(f"{key} changes nothing with disable_priority_preemption")
+        for key in _OF_PRIORITIES:
+            if getattr(self, key) not in (None, False):
+                raise ValueError(f"{key} changes nothing unless enable_priority_scheduling = true")
+        return self
+
+    @property
+    def _threshold_given(self) -> bool:
+        return self.priority_scheduling_preemption_threshold is not None
+
+    @property
+    def priorities(self) -> PriorityRule:
+        """How priorities of requests count."""
+        if not self.enable_priority_scheduling:
+            return NO_PRIORITIES
+        threshold = self.priority_scheduling_preemption_threshold
+        if threshold is None:
+            threshold = PREEMPTION_THRESHOLD
+        return PriorityRule(
+            1 if self.schedule_low_priority_values_first else -1,
+            None if self.disable_priority_preemption else threshold,
+        )
+
+    @property
+    def order(self) -> Order:
+        return "priority" if self.enable_priority_scheduling else "fcfs"
 
     @property
     def engine(self) -> str:
@@ -124,13 +179,13 @@ class Sglang(SchedulerOptions):
             self.enable_mixed_chunk,
         )
 
-    def queue(self, outside: Collection[Sequence] = ()) -> SglangQueue:
-        """An empty queue; see `SglangQueue`."""
-        inbox, longest = Inbox(self.scheduler_recv_interval), self.schedule_policy == "lpm"
-        return SglangQueue(inbox, longest_prefix=longest, outside=outside)
+    def queue(self, allocator: Allocator, outside: Collection[Sequence] = ()) -> SglangQueue:
+        """An empty queue; see `SglangQueue`. InputError as in `policy_of`."""
+        policy = policy_of(self.schedule_policy, cached=allocator.keeps_prefixes)
+        return SglangQueue(Inbox(self.scheduler_recv_interval), policy, self.priorities, outside)
 
     def build(self, allocator: Allocator, max_model_len: int) -> Scheduler:
-        queue = self.queue()
+        queue = self.queue(allocator)
         hicache = hicache_over(allocator)
         return self.over(allocator, max_model_len, queue, queue, EngineSide(), hicache)
 

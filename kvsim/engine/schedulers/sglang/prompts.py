@@ -39,7 +39,8 @@ class PrefillAdmission:
     """The admissions of one pass.
 
     wishes: max_new_tokens of each request. ratio: the new-token ratio. running: gives the spans of
-    running requests. hicache: loads host hits of admitted requests. cached: the pool has a prefix
+    running requests. hicache: loads host hits of admitted requests. makes_way: lets running
+    requests leave for a more urgent one, and returns whether any did. cached: the pool has a prefix
     cache.
 
     taken: admitted requests. stop: why the pass ended before the queue did, if a budget ended it.
@@ -55,6 +56,7 @@ class PrefillAdmission:
         ratio: float,
         running: Callable[[], Iterable[Span]],
         hicache: HicachePart,
+        makes_way: Callable[[Sequence], bool],
         *,
         cached: bool,
     ) -> None:
@@ -64,6 +66,7 @@ class PrefillAdmission:
         self._ratio = ratio
         self._running = running
         self._hicache = hicache
+        self._makes_way = makes_way
         self._cached = cached
         self._ends: Ends | None = None
         self._cut = False  # whether a newcomer computes a part of its prompt
@@ -73,30 +76,34 @@ class PrefillAdmission:
         self.cut_twice = False
         self.skipped = False
 
-    def choose(self, queue: Iterable[Sequence], places: int, most: int, *, alone: bool) -> None:
+    def choose(
+        self, queue: SglangQueue, places: int, most: int, *, alone: bool, cuts: bool
+    ) -> None:
         """Admit requests from the front of `queue`. places: most requests that may still run. most:
         most prompts of one pass.
 
-        alone: no chunked prompt is in progress.
+        alone: no chunked prompt is in progress. cuts: a prompt may be cut into chunks.
         """
         room, budget = self._room, self._budget
-        for seq in queue:
+        for seq in list(queue):
             if budget.stop() is Stop.OTHER:
                 break
-            if len(self.taken) >= places:
-                self.no_place = True
+            self.no_place = self.no_place or len(self.taken) >= places
+            if self.no_place and not self._makes_way(seq):
                 break
             if self._hicache.skips(seq):
                 self.skipped = True
                 continue
             cached = room.pin(seq)
+            queue.entries[seq].tried(seq.num_tokens, cached)
             if len(self.taken) >= most:
                 room.unpin(seq)
                 break
             if seq.request.ignore_eos and not self._cached:
                 new_tokens, self.stop = self._weigh_ends(seq)
             else:
-                new_tokens, self.stop = self._weigh(seq, cached, first=alone and not self.taken)
+                first = alone and not self.taken
+                new_tokens, self.stop = self._weigh(seq, cached, first=first, cuts=cuts)
             if not new_tokens:
                 room.unpin(seq)
                 break
@@ -108,12 +115,15 @@ class PrefillAdmission:
         """Output tokens that the budget counts for a new request."""
         return min(self._wishes[seq], CLIP_MAX_NEW_TOKENS)
 
-    def _weigh(self, seq: Sequence, cached: int, *, first: bool) -> tuple[int, Stop | None]:
+    def _weigh(
+        self, seq: Sequence, cached: int, *, first: bool, cuts: bool
+    ) -> tuple[int, Stop | None]:
         """Try `seq`; returns (tokens to compute now or 0 if refused, reason why nothing more is
         admitted).
 
         A prefix in host memory needs memory on the device, and no computing. If it cannot be
         loaded, the request is tried again without it. first: the pass has admitted nothing yet.
+        cuts: it may be cut into chunks.
         """
         budget, loads = self._budget, self._hicache.host_hit(seq)
         while True:
@@ -125,6 +135,8 @@ class PrefillAdmission:
             if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
                 return 0, Stop.OTHER
             now = budget.first_chunk(cached + loads, new_tokens, most)
+            if now < new_tokens and not cuts:
+                return 0, Stop.OTHER
             if not loads or now <= 0 or self._hicache.load_back(seq):
                 return self._charge(seq, now, new_tokens)
             loads = 0
@@ -196,9 +208,10 @@ class PromptKnobs(NamedTuple):
 class PrefillBatch:
     """The prefill batches of an engine, one in each pass.
 
-    batch: the last prefill batch, until the next pass. chunked: request with an unfinished prompt.
-    short_head: head of the queue that lacked memory when last tried. most_running: requests that
-    may hold memory at once.
+    batch: the last prefill batch, until the next pass; batch_tokens: tokens that it computes.
+    chunked: request with an unfinished prompt. short_head: head of the queue that lacked memory
+    when last tried. most_running: requests that may hold memory at once. displaced: requests that
+    left for more urgent ones in the last pass.
     """
 
     def __init__(
@@ -215,6 +228,8 @@ class PrefillBatch:
         self._running, self._hicache, self._knobs = running, hicache, knobs
         self.most_running = most_running
         self.batch: list[Sequence] = []
+        self.displaced: list[Sequence] = []
+        self.batch_tokens = 0
         self.chunked: Sequence | None = None
         self.short_head: Sequence | None = None
         self._waits = False  # the chunked prompt computed nothing in the last pass
@@ -232,38 +247,57 @@ class PrefillBatch:
         self.batch = []
         return rest
 
-    def prefill(self, plan: Plan) -> None:
-        """Admit new prompts, and continue the chunked prompt."""
+    @property
+    def open(self) -> bool:
+        """Whether the next pass tries waiting requests even if nothing changes."""
+        always = self._room.windows is not None or self._queue.priorities.preempts
+        return always or not self._running.full
+
+    def prefill(self, plan: Plan) -> bool:
+        """Admit new prompts, and continue the chunked prompt; returns whether that takes the
+        pass.
+        """
         running, queue, knobs = self._running, self._queue, self._knobs
-        if not running.members or self._room.windows is not None:
+        self.displaced = []
+        preempts = queue.priorities.preempts
+        if not running.members or self._room.windows is not None or preempts:
             running.full = False
         chunked = self.chunked
         self._waits = chunked is not None
         if chunked is None and (running.full or not queue.num_seen):
-            return
+            return False
         free_rows = self.most_running - len(self._scheduler.running)
         places = self.most_running - len(running.members)
-        if chunked is None and min(places, free_rows) <= 0:
+        if chunked is None and min(places, free_rows) <= 0 and not preempts:
             running.full = True
-            return
+            return False
         cached = self._scheduler.allocator.keeps_prefixes
-        if queue.num_seen and cached:
-            queue.arrange(self._room)
-        budget = self._budget()
         ratio, wishes = running.ratio.value, running.outputs.wishes
+        if queue.num_seen:
+            queue.arrange(self._room, wishes, running.members, cached=cached)
+        budget = self._budget()
         admission = PrefillAdmission(
-            self._room, budget, wishes, ratio, self._spans, self._hicache, cached=cached
+            self._room,
+            budget,
+            wishes,
+            ratio,
+            self._spans,
+            self._hicache,
+            lambda seq: self._make_way(seq, budget, plan),
+            cached=cached,
         )
-        more = 0
+        more, goes_on_later = 0, chunked is not None
         if chunked is not None:
             rest = chunked.num_tokens - chunked.num_computed
-            more = budget.next_chunk(rest)
+            more = budget.next_chunk(rest, queue.shared_chunk(rest, budget.chunk, budget.page))
+            goes_on_later = more < rest
             if more:
-                budget.charge(more, admission.weight(chunked) if more == rest else 0)
+                budget.charge(more, 0 if goes_on_later else admission.weight(chunked))
         goes_on = int(more > 0)
         places = min(places, free_rows + goes_on) - goes_on
         most = knobs.prefill_max_requests - goes_on
-        admission.choose(queue, places, most, alone=not goes_on)
+        cuts = not (goes_on_later and queue.policy.shares_chunks)
+        admission.choose(queue, places, most, alone=not goes_on, cuts=cuts)
         taken = admission.taken
         self._scheduler.engine_faults += admission.cut_twice
         short = admission.stop is Stop.MEMORY
@@ -271,12 +305,35 @@ class PrefillBatch:
             running.full = bool(taken or more or running.members)
         elif admission.no_place:
             running.full = True
+        spent = False
         if more or taken:
             self._hicache.submit_loads()
             if admission.skipped:
                 queue.bring_forward(newcomer.seq for newcomer in taken)
-            self._compute(plan, more, taken)
+            spent = self._compute(plan, more, taken)
         self.short_head = self._scheduler.waiting.head if short else None
+        return spent
+
+    def _make_way(self, seq: Sequence, budget: Budget, plan: Plan) -> bool:
+        """Let running requests leave so that the more urgent `seq` may start; returns whether any
+        did.
+        """
+        running, priorities, entries = self._running, self._queue.priorities, self._queue.entries
+        if not priorities.preempts:
+            return False
+        wishes, entry = running.outputs.wishes, entries[seq]
+        rest = entry.tried_tokens - entry.tried_cached + min(wishes[seq], CLIP_MAX_NEW_TOKENS)
+        lack = rest - budget.left_total
+        ratio, held_back = running.ratio.value, running.outputs.held_back
+        leaving = priorities.leaving(
+            seq, running.members, entries, lack, lambda other: held_back((other,), ratio)
+        )
+        chosen = set(leaving)
+        for other in [each for each in running.members if each in chosen]:
+            budget.give_back(held_back((other,), ratio))
+            running.displace(other, plan)
+            self.displaced.append(other)
+        return bool(leaving)
 
     def _budget(self) -> Budget:
         """The budget of this pass."""
@@ -301,8 +358,11 @@ class PrefillBatch:
         if seq is not None:
             yield span(seq, self._running.outputs.wishes[seq], seq.num_outputs, ratio)
 
-    def _compute(self, plan: Plan, more: int, taken: list[Newcomer]) -> None:
-        """Compute `more` tokens of the chunked prompt, and start the admitted ones."""
+    def _compute(self, plan: Plan, more: int, taken: list[Newcomer]) -> bool:
+        """Compute `more` tokens of the chunked prompt, and start the admitted ones; returns whether
+        nobody else decodes in this pass.
+        """
+        retracted = len(plan.preempted)
         scheduler, room, running = self._scheduler, self._room, self._running
         allocator, chunked = scheduler.allocator, self.chunked if more else None
         waits = None if more else self.chunked
@@ -340,8 +400,10 @@ class PrefillBatch:
             if not chunk.samples:
                 scheduler.engine_faults += waits is not None
                 self.chunked = chunk.seq
-        if plan.chunks or plan.preempted:  # else no request was admitted, and the others go on
+        spent = bool(plan.chunks) or len(plan.preempted) > retracted
+        if spent:  # else no request was admitted, and the others go on
             self._batch_up(plan)
+        return spent
 
     def _batch_up(self, plan: Plan) -> None:
         """Make the prompts of `plan` a batch. Decoding requests join it if `mixed`, else they
@@ -349,12 +411,14 @@ class PrefillBatch:
         """
         running = self._running
         prompts = [chunk.seq for chunk in plan.chunks]
+        self.batch_tokens = sum(chunk.new_tokens for chunk in plan.chunks)
         ride = bool(self._knobs.mixed and running.members)
         if ride:
             running.drop_ending()
             ride = running.make_room(plan, rides=True)
         if ride:
             self.batch = [*prompts, *running.members]
+            self.batch_tokens += len(running.members)
             running.members = {}
             self._scheduler.step_decoders(plan, [])
             return

@@ -1,22 +1,23 @@
-"""The waiting queue of SGLang, first come first served or by longest cached prefix (lpm), and the
-requests not received yet.
+"""The waiting queue of SGLang, in the order of its schedule policy, and the requests not received
+yet.
 
-Both orders mark the prefixes that waiting requests would hit as recently used
-(managers/schedule_policy.py). lpm marks all of them each time it sorts, fcfs sometimes marks those
-of the first requests.
+Every order marks the prefixes that waiting requests would hit as recently used
+(managers/schedule_policy.py). A policy that looks them up marks all of them each time it sorts. For
+the others those of the first requests are marked sometimes.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from kvsim.engine.schedulers.sglang.entry import QueueEntry
+from kvsim.engine.schedulers.sglang.policies.policy import QueueView, SchedulePolicy
+from kvsim.engine.schedulers.sglang.priorities import NO_PRIORITIES, PriorityRule
 from kvsim.memory.prefix_room import PrefixRoom
+from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
-from kvsim.token_runs import beginning
 
 AFTER_PROMPTS = 1000
 REFRESH_EVERY = 32  # passes
 REFRESHED = 128  # requests at the head of the queue
-LPM_MOST = 128  # waiting requests; with more lpm acts as fcfs
-IN_BATCH_TOKENS = 32  # in common with one before it, and not cached: it waits for that one
 
 
 class Inbox:
@@ -67,20 +68,30 @@ class Inbox:
 
 
 class SglangQueue:
-    """The waiting requests; new and retracted ones are appended.
+    """The waiting requests; new and retracted ones are appended, and `policy` sorts them.
 
     Its length includes requests in the inbox, and `outside` ones, which wait for another engine;
     the scheduler does not see these.
+
+    entries: when each waiting or running request entered. prefilled_tokens: prompt tokens launched
+    so far, as SGLang counts them.
     """
 
     def __init__(
-        self, inbox: Inbox, *, longest_prefix: bool, outside: Collection[Sequence] = ()
+        self,
+        inbox: Inbox,
+        policy: SchedulePolicy,
+        priorities: PriorityRule = NO_PRIORITIES,
+        outside: Collection[Sequence] = (),
     ) -> None:
         self.inbox = inbox
+        self.policy, self.priorities = policy, priorities
+        self.entries: dict[Sequence, QueueEntry] = {}
+        self.prefilled_tokens = 0
         self._outside = outside
-        self._longest_prefix = longest_prefix
         self._queue: dict[Sequence, None] = {}
-        self._passes = 0
+        self._new: list[Sequence] = []
+        self._entered = self._passes = self._sorted = 0
 
     def __len__(self) -> int:
         return len(self._queue) + len(self.inbox) + len(self._outside)
@@ -98,9 +109,22 @@ class SglangQueue:
         return next(iter(self._queue), None)
 
     def add(self, seq: Sequence) -> None:
+        self._entered += 1
+        self.entries[seq] = QueueEntry(self._entered)
         self._queue[seq] = None
+        self._new.append(seq)
 
-    put_back = add
+    def put_back(self, seq: Sequence) -> None:
+        before = self.entries[seq]
+        self.add(seq)
+        self.begin_pass()
+        self.entries[seq].tried_tokens = before.tried_tokens
+
+    def begin_pass(self) -> None:
+        """Note what was launched before the requests that have arrived since the last pass."""
+        for seq in self._new:
+            self.entries[seq].prefilled_tokens = self.prefilled_tokens
+        self._new.clear()
 
     def pop(self) -> Sequence:
         head = next(iter(self._queue))
@@ -109,17 +133,45 @@ class SglangQueue:
 
     def remove(self, seq: Sequence) -> None:
         del self._queue[seq]
+        self.left(seq)
+
+    def left(self, seq: Sequence) -> None:
+        """Forget a request that has ended."""
+        if self.entries.pop(seq, None) is not None and seq in self._new:
+            self._new.remove(seq)
 
     def bring_forward(self, seqs: Iterable[Sequence]) -> None:
         """Move `seqs` to the front, in their order."""
         self._queue = dict.fromkeys((*seqs, *self._queue))
 
-    def arrange(self, room: PrefixRoom) -> None:
-        """Order the queue before a pass over a prefix cache, and mark the prefixes it would hit as
-        recently used.
+    def arrange(
+        self,
+        room: PrefixRoom,
+        wishes: Mapping[Sequence, int],
+        running: Iterable[Sequence],
+        *,
+        cached: bool,
+    ) -> None:
+        """Order the queue before a pass, and mark the prefixes it would hit as recently used.
+
+        wishes: max_new_tokens of each request. running: SGLang's running batch. cached: the pool
+        has a prefix cache.
         """
-        if self._longest_prefix and len(self._queue) <= LPM_MOST:
-            self._sort(room)
+        policy = self.policy
+        sorts = policy.most is None or len(self._queue) <= policy.most
+        if sorts and policy.sorts(self.priorities):
+            view = QueueView(
+                room,
+                self.entries,
+                wishes,
+                running,
+                self.priorities,
+                self.prefilled_tokens,
+                self._sorted,
+            )
+            self._sorted += 1
+            self._queue = dict.fromkeys(policy.order(list(self._queue), view))
+        if not cached or (sorts and policy.looks_up):
             return
         if self._passes % REFRESH_EVERY == 0:
             front = [seq for seq, _ in zip(self._queue, range(REFRESHED), strict=False)]
@@ -127,23 +179,19 @@ class SglangQueue:
                 room.look_up(seq)
         self._passes += 1
 
-    def _sort(self, room: PrefixRoom) -> None:
-        """Sort by longest cached prefix.
+    def shared_chunk(self, rest: int, chunk: int, page: int) -> int | None:
+        """Most tokens of the next chunk of a prompt with `rest` tokens to compute, so that shorter
+        waiting prompts fit into the same step; None: no limit (`shortest_prefill_chunk_limit`).
 
-        A request that shares an uncached prefix with an earlier one is sorted last. So it can hit
-        the pages that the earlier one computes.
+        chunk: tokens of chunks that this pass may compute.
         """
-        found: dict[Sequence, int] = {}
-        beginnings = set()
+        if not self.policy.shares_chunks or chunk < 2 * page:
+            return None
+        shared = 0
         for seq in self._queue:
-            matched, on_device = room.look_up(seq)
-            found[seq] = min(matched, seq.num_tokens - 1)
-            if on_device > IN_BATCH_TOKENS:
-                continue
-            tokens = beginning(seq, IN_BATCH_TOKENS)
-            if tokens is None:
-                continue
-            if tokens in beginnings:
-                found[seq] = -1
-            beginnings.add(tokens)
-        self._queue = dict.fromkeys(sorted(self._queue, key=found.__getitem__, reverse=True))
+            work = self.entries[seq].work(seq)
+            pages = ceil_div(work, page) * page
+            if work >= rest or shared + pages > chunk - page:
+                break
+            shared += pages
+        return (chunk - shared) // page * page if shared else None

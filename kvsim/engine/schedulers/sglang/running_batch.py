@@ -26,6 +26,8 @@ class RunningBatch:
 
     members: its requests, each with a number that grows in batch order; they include requests with
     their last token in flight. full: no request is admitted. ratio: the new-token ratio.
+    first_tokens: tokens of the prefill batch that it was at first; SGLang counts them as launched
+    again in each decode step.
     """
 
     def __init__(
@@ -40,15 +42,17 @@ class RunningBatch:
         self._side, self._hicache = side, hicache
         self.ratio = ratio
         self.members: dict[Sequence, int] = {}
-        self._entered = 0
+        self._entered = self.first_tokens = 0
         self.full = False
         self.in_flight = InFlight()
         self.outputs = Outputs(scheduler.batch, self.in_flight)
 
-    def enter(self, seqs: list[Sequence]) -> None:
-        """Append `seqs` to the batch."""
+    def enter(self, seqs: list[Sequence], tokens: int) -> None:
+        """Append `seqs` to the batch. tokens: those of their prefill batch, which becomes the
+        running batch if this one is empty.
+        """
         if seqs and not self.members:
-            self.full = False
+            self.full, self.first_tokens = False, tokens
         self._append(seqs)
 
     def _append(self, seqs: list[Sequence]) -> None:
@@ -167,6 +171,13 @@ class RunningBatch:
         # keeps its token: without it it would come back no longer, for ever.
         self._side.retracting(seq, plan)
         self._take_memory(seq, plan, lost=self.in_flight.has_token_of(seq) and not lone)
+        self._hicache.retracted(seq)
+
+    def displace(self, seq: Sequence, plan: Plan) -> None:
+        """Retract `seq` for a more urgent request."""
+        self._side.retracting(seq, plan)
+        self._take_memory(seq, plan, lost=self.in_flight.has_token_of(seq))
+        self._room.make_room(RETRACT_STEPS * len(self.members))
         self._hicache.retracted(seq)
 
     def _end_with_error(self, seq: Sequence, plan: Plan, why: str) -> None:

@@ -127,12 +127,13 @@ class SglangScheduler(Scheduler):
             self._inbox.send(seq)
             return True  # the next receive may precede the end of the current run
         super().add(seq)
-        return looked_up or not self.decoding.full or not self.running
+        return looked_up or self.prompts.open or self._queue.policy.ages or not self.running
 
     # --- a pass --------------------------------------------------------------------------------
 
     def schedule(self) -> Plan:
         plan, in_flight = Plan(), self.in_flight
+        self._queue.begin_pass()
         self.side.begin(plan)
         self.hicache.begin(self._queue, self.waiting.head)
         if not self._inbox.always_open:
@@ -156,13 +157,15 @@ class SglangScheduler(Scheduler):
     def _pass(self, plan: Plan) -> None:
         """End the last batch, and compute prompts, or else decode."""
         self.in_flight.settle()
-        decoding, retracted = self.decoding, len(plan.preempted)
-        decoding.enter(self.side.joining(plan, self.prompts.settle()))
+        decoding, prompts = self.decoding, self.prompts
+        decoding.enter(self.side.joining(plan, prompts.settle()), prompts.batch_tokens)
         decoding.drop(self.finished)
         self.finished = []
-        self.prompts.prefill(plan)
-        if not plan.chunks and len(plan.preempted) == retracted:
+        if prompts.prefill(plan):
+            self._queue.prefilled_tokens += prompts.batch_tokens
+        else:
             decoding.decode(plan)
+            self._queue.prefilled_tokens += decoding.first_tokens * self.stepped
         self._close(plan)
 
     def _place(self, seq: Sequence) -> int:
@@ -182,8 +185,7 @@ class SglangScheduler(Scheduler):
     def repeatable(self, plan: Plan, limit: int) -> int:
         if plan.chunks or plan.num_paused or plan.preempted or plan.finishing or plan.stalls:
             return 0
-        open_to_all = not self.decoding.full or self.room.windows is not None
-        waits = self._queue.num_seen and open_to_all
+        waits = self._queue.num_seen and self.prompts.open
         if waits or plan.rejoined or self.prompts.chunked is not None:
             return 0
         if self._is_short(self.waiting.head) and not self.allocator.usage(None, busy=True).idle:
@@ -198,6 +200,7 @@ class SglangScheduler(Scheduler):
 
     def repeat(self, plan: Plan, steps: int) -> Course:
         self.ratio.decay(steps)
+        self._queue.prefilled_tokens += steps * self.decoding.first_tokens
         if not self._inbox.always_open:
             self._inbox.decoded(steps)
         return super().repeat(plan, steps)
@@ -205,9 +208,7 @@ class SglangScheduler(Scheduler):
     def _complete(self, plan: Plan) -> None:
         super()._complete(plan)
         if len(plan.finishing) > 1:
-            places = self.decoding.members
-            if _has_prompts(plan):
-                places = {seq: place for place, seq in enumerate(self.prompts.batch)}
+            places = {seq: place for place, seq in enumerate(self.members(plan))}
             plan.finishing.sort(key=places.__getitem__)
 
     def finish(self, plan: Plan) -> list[Sequence]:
@@ -233,6 +234,7 @@ class SglangScheduler(Scheduler):
     def leave(self, seq: Sequence) -> None:
         """Remove `seq`, with all outputs processed."""
         super().leave(seq)
+        self._queue.left(seq)
         self.hicache.left(seq)
 
     # --- what others ask -----------------------------------------------------------------------

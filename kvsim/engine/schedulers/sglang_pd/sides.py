@@ -67,7 +67,7 @@ class SglangPrefill(Sglang):
     def build(self, allocator: Allocator, max_model_len: int) -> SglangScheduler:
         pages = _pages(allocator)
         side = PrefillSide(pages, overlaps=self.depth > 1)
-        queue = self.queue(side.bootstrapping)
+        queue = self.queue(pages, side.bootstrapping)
         hicache = hicache_over(pages)
         return _scheduler(self, pages, max_model_len, queue, queue, side, hicache)
 
@@ -103,7 +103,7 @@ class SglangDecode(Sglang):
             reserved_tokens=self.num_reserved_decode_tokens,
             retraction_host_ratio=self.retraction_host_ratio,
         )
-        return _scheduler(self, pages, max_model_len, queue, self.queue(), side)
+        return _scheduler(self, pages, max_model_len, queue, self.queue(pages), side)
 
 
 def side_of(scheduler: Scheduler) -> EngineSide:

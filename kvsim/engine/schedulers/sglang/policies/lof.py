@@ -1,0 +1,16 @@
+"""Largest max_new_tokens first."""
+
+from typing import ClassVar
+
+from kvsim.engine.schedulers.sglang.policies.policy import QueueView, SchedulePolicy
+from kvsim.sequence import Sequence
+
+
+class Lof(SchedulePolicy):
+    """Longest output first, by max_tokens; with `enable_priority_scheduling` within a priority."""
+
+    by_priority: ClassVar[bool] = True
+
+    def order(self, waiting: list[Sequence], view: QueueView) -> list[Sequence]:
+        urgency, wishes = view.priorities.urgency, view.wishes
+        return sorted(waiting, key=lambda seq: (urgency(seq), -wishes[seq]))

@@ -1,0 +1,20 @@
+"""Longest cached prefix first."""
+
+from typing import ClassVar
+
+from kvsim.engine.schedulers.sglang.policies.policy import QueueView, SchedulePolicy, matched
+from kvsim.sequence import Sequence
+
+
+class Lpm(SchedulePolicy):
+    """Longest cached prefix first. Requests that share an uncached beginning with an earlier one
+    are tried last, so that they hit the pages that it computes. With more than 128 waiting as fcfs.
+    """
+
+    looks_up: ClassVar[bool] = True
+    most: ClassVar[int | None] = 128
+    without_cache: ClassVar[str | None] = "fcfs"
+
+    def order(self, waiting: list[Sequence], view: QueueView) -> list[Sequence]:
+        later, entries = matched(waiting, view), view.entries
+        return sorted(waiting, key=lambda seq: 1 if seq in later else -entries[seq].matched)
