@@ -40,7 +40,7 @@ REFUSED = (
     ServerParts(drafts=True, unlike=True, semantics="vllm-0.11"),
     ServerParts(drafts=True, one_pass=True, semantics="vllm-0.27"),
     ServerParts(drafts=True, swaps=True),
-    ServerParts(drafts=True, looks_up=True),
+    ServerParts(drafts=True, looks_up=True, semantics="vllm-0.27"),
     ServerParts(drafts=True, transfers="vllm"),
     TIER._replace(allocator="radix"),
     TIER._replace(options=(("host_cache_gib", 1.0),)),

@@ -223,13 +223,17 @@ ENGINE_ROWS: tuple[RefusedPair, ...] = (
         "recompute",
     ),
     RefusedPair(
-        "ngram, suffix",
-        "asynchronous scheduling",
-        lambda parts: parts.drafts and parts.looks_up and parts.ahead,
-        "drafts found in the text itself are known too late for the next step",
+        "ngram",
+        "asynchronous scheduling of " + OLDER,
+        lambda parts: parts.drafts and parts.looks_up and parts.ahead and parts.semantics != "",
+        lambda parts: (
+            f"in {parts.semantics} drafts found in the text itself are known too late for the next "
+            "step"
+        ),
         "scheduler.async_scheduling",
         is_set,
-        "false, or another method",
+        'false, or another method, or semantics = "vllm-0.33"',
+        by="vLLM before 0.33, which schedules synchronously then",
     ),
     RefusedPair(
         DRAFTS,

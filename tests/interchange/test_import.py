@@ -451,7 +451,7 @@ def test_imported_host_memory_with_drafts_runs(tmp_path: Path) -> None:
     made = import_sources([command], {"gpu": "h100"}, tmp_path / "a.toml")
     assert "host_cache_gib" not in made.scenario["allocator"][0]
     assert [tier["kind"] for tier in made.scenario["tier"]] == ["vllm-offloading"]
-    assert made.scenario["scheduler"]["async_scheduling"] is False
+    assert made.scenario["scheduler"]["async_scheduling"] is True
     Simulation(Scenario.from_table(made.scenario), [])
     assert not any("kvsim run refuses" in note for note in made.notes)
 
@@ -467,11 +467,10 @@ def test_imported_tier_unsupported_with_drafts_is_left_out(tmp_path: Path) -> No
 
 
 def test_import_notes_settings_that_a_run_would_refuse(tmp_path: Path) -> None:
-    drafts = '{"method": "ngram", "num_speculative_tokens": 3}'
-    command = f"vllm serve Qwen/Qwen3-8B --async-scheduling --speculative-config '{drafts}'"
+    command = "vllm serve Qwen/Qwen3.5-9B --no-enable-prefix-caching --kv-offloading-size 8"
     made = import_sources([command], {"gpu": "h100"}, tmp_path / "a.toml")
     (told,) = (note for note in made.notes if note.startswith("kvsim run refuses the scenario"))
-    assert "scheduler.async_scheduling" in told
+    assert "allocator.enable_prefix_caching" in told
 
 
 def test_import_notes_an_image_newer_than_known_versions(tmp_path: Path) -> None:
@@ -622,7 +621,7 @@ NGRAM = '{"method": "ngram", "num_speculative_tokens": 2}'
         ("Qwen/Qwen3.5-9B", "", True, None),
         ("llama-3.1-8b", f" --speculative-config '{EAGLE}'", True, None),
         ("google/gemma-3-12b-it", f" --speculative-config '{EAGLE}'", True, None),
-        ("llama-3.1-8b", f" --speculative-config '{NGRAM}'", False, "schedules asynchronously"),
+        ("llama-3.1-8b", f" --speculative-config '{NGRAM}'", True, None),
         (
             *("llama-3.1-8b", f" --kv-offloading-size 8 --speculative-config '{EAGLE}'"),
             *(False, "and drafts tokens"),
@@ -641,7 +640,7 @@ def test_pipeline_stages_are_imported_if_a_run_supports_them(
     table = made.scenario["model"]
     assert table.get("pipeline_parallel_size", 1) == (2 if staged else 1)
     assert ("tier" in made.scenario) is ("--kv-" in flags)
-    waits = "--no-async" in flags or "ngram" in flags
+    waits = "--no-async" in flags
     assert made.scenario["scheduler"]["async_scheduling"] is not waits
     told = [line for line in made.assumed if "stages" in line or "pipeline_parallel" in line]
     assert [line for line in told if assumed is not None and assumed in line] == told

@@ -32,7 +32,8 @@ def suits(config: dict[str, Any], scheduler: dict[str, Any]) -> bool:
     newest = config["method"] == "dflash" or "disable_lookahead_block_hashes" in config
     if "semantics" in scheduler and newest:
         return False
-    return config["method"] != "ngram" or not scheduler.get("async_scheduling")
+    ahead = scheduler.get("async_scheduling") and "semantics" in scheduler
+    return config["method"] != "ngram" or not ahead
 
 
 def drafting(tables: Any, config: dict[str, Any] | None, **parts: Any) -> Any:

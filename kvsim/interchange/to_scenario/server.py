@@ -14,7 +14,7 @@ from kvsim.interchange.to_scenario.doubts import doubts_of
 from kvsim.interchange.to_scenario.drafts import speculation_of
 from kvsim.interchange.to_scenario.pool import pool_of
 from kvsim.interchange.to_scenario.served import served_device, served_model
-from kvsim.interchange.to_scenario.stages import staged
+from kvsim.interchange.to_scenario.stages import is_newest, staged
 from kvsim.interchange.to_scenario.unused import without_unused
 from kvsim.interchange.vllm_tiers import tiers_of
 from kvsim.observed.vllm_defaults import NEWEST, release
@@ -236,9 +236,12 @@ def server_of(settings: ServerSettings) -> DescribedServer:
         meta_table["vllm_version"] = NEWEST  # its rules stand for those of another engine
     meta_table |= {"model": str(model.get("name", model.get("hf_config"))), "gpu": device}
     drafts = speculation_of(settings, assumed, notes)
-    if drafts is not None and drafts["method"] == "ngram" and "async_scheduling" not in meta_table:
+    looks_up = drafts is not None and drafts["method"] == "ngram" and not is_newest(meta_table)
+    if looks_up and "async_scheduling" not in meta_table:
         meta_table["async_scheduling"] = False
-        assumed.append("async_scheduling = false: vLLM leaves it off where ngram drafts")
+        assumed.append(
+            "async_scheduling = false: vLLM before 0.33 leaves it off where ngram drafts"
+        )
     stages = staged(settings, served, meta_table, assumed, drafts)
     pool = pool_of(settings, served, device, VllmMeta.parse(meta_table, "import"), notes)
     meta_table["num_gpu_blocks"] = pool.blocks

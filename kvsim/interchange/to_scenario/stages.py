@@ -31,7 +31,7 @@ def staged(
     if reason is not None:
         assumed.append(f"{stated}: kvsim simulates one replica without stages ({reason})")
         return {}
-    if "async_scheduling" not in meta and not _is_newest(meta):
+    if "async_scheduling" not in meta and not is_newest(meta):
         meta["async_scheduling"] = False
         assumed.append(f"async_scheduling = false: {stated} is simulated without it")
     return {"pipeline_parallel_size": stages}
@@ -50,24 +50,24 @@ def _left_out(
         return "its layers are not known"
     if settings.host_cache_gib is not None or settings.kv_transfer_config is not None:
         tiers, _ = tiers_of(settings.host_cache_gib, settings.kv_transfer_config)
-        if [tier["kind"] for tier in tiers] != ["vllm-offloading"] or not _is_newest(meta):
+        if [tier["kind"] for tier in tiers] != ["vllm-offloading"] or not is_newest(meta):
             return "it has a KV tier that is simulated on one stage"
         if len(served.model.layers) % (settings.pipeline_parallel_size or 1):
             return "it has a KV tier, and its stages hold unlike bytes"
         if drafts is not None:
             return "it has a KV tier, and drafts tokens"
     if drafts is not None:
-        if meta.get("async_scheduling") is False or not _is_newest(meta):
+        if meta.get("async_scheduling") is False or not is_newest(meta):
             return "drafts are simulated over stages as the newest version schedules asynchronously"
         layout = served.options.layout(served.model)
         if layout.has_own_blocks or (drafts["method"] == "dflash" and not is_uniform(layout)):
             return "it drafts tokens with several block tables"
-    if meta.get("async_scheduling") and not _is_newest(meta):
+    if meta.get("async_scheduling") and not is_newest(meta):
         return "it schedules asynchronously, which is simulated as the newest version does it"
     return None
 
 
-def _is_newest(meta: dict[str, Any]) -> bool:
+def is_newest(meta: dict[str, Any]) -> bool:
     """Whether the server runs the newest vLLM version that kvsim knows; assumed if no source gives
     a version.
     """

@@ -185,10 +185,13 @@ def test_prefill_checkpoint_alignment_is_refused_if_hits_lose_a_block(tables: An
         kvsim.simulate(made(tables, config, **made_of), [Request("a", 0, 10, 4)])
 
 
-def test_ngram_drafts_with_asynchronous_scheduling_are_refused(tables: Any) -> None:
+def test_ngram_drafts_are_asynchronous_in_the_newest_vllm_alone(tables: Any) -> None:
     scheduler = {"kind": "continuous", "async_scheduling": True}
+    requests = [Request("a", 0, 10, 4)]
+    kvsim.simulate(made(tables, METHODS[4], scheduler=scheduler), requests)
+    older = made(tables, METHODS[4], scheduler={**scheduler, "semantics": "vllm-0.27"})
     with pytest.raises(InputError, match="async_scheduling"):
-        kvsim.simulate(made(tables, METHODS[4], scheduler=scheduler), [Request("a", 0, 10, 4)])
+        kvsim.simulate(older, requests)
 
 
 def test_drafter_inputs_count_against_max_num_batched_tokens(tables: Any) -> None:
