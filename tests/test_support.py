@@ -36,7 +36,7 @@ REFUSED = (
     ServerParts(drafts=True, stages=2, layers=OWN),
     ServerParts(drafts=True, stages=2, one_pass=True, tables=2),
     ServerParts(drafts=True, tiers=("lmcache",), serves=ALONE),
-    TIER._replace(drafts=True, tables=2),
+    TIER._replace(drafts=True, one_pass=True),
     ServerParts(drafts=True, unlike=True, semantics="vllm-0.11"),
     ServerParts(drafts=True, one_pass=True, semantics="vllm-0.27"),
     ServerParts(drafts=True, swaps=True),

@@ -113,6 +113,12 @@ class LoadingPromise(Protocol):
         """
         ...
 
+    def release_late(self, seq: Sequence) -> None:
+        """Free the blocks of a finished sequence, kept until its last step was processed, as vLLM
+        frees them then: the last group of layers first.
+        """
+        ...
+
     def keep_for_reader(self, seq: Sequence) -> None:
         """Hold the blocks of a finished sequence for transfer, until another engine has read
         them.

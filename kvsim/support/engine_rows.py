@@ -186,14 +186,13 @@ ENGINE_ROWS: tuple[RefusedPair, ...] = (
         '[[tier]] kind = "vllm-offloading" alone, or leave it or speculative_config out',
     ),
     RefusedPair(
-        DRAFTS,
-        "tiers with several block tables, or of dflash",
-        lambda parts: parts.drafts and bool(parts.tiers) and (parts.tables > 1 or parts.one_pass),
-        "tokens drafted ahead are simulated in front of host memory with one block table, and not "
-        "by dflash",
+        "dflash",
+        TIERS,
+        lambda parts: parts.drafts and bool(parts.tiers) and parts.one_pass,
+        "tokens drafted by dflash are not simulated in front of host memory",
         "tier",
         tier_chain,
-        "leave [[tier]] or speculative_config out",
+        "leave [[tier]] out, or draft by another method",
     ),
     RefusedPair(
         DRAFTS,

@@ -83,16 +83,19 @@ class Sizes:
         """Number of blocks of group g that hold `units` block table units (see `unit`)."""
         return ceil_div(units * self.unit, self.blocks[g])
 
-    def cacheable(self, tokens: int, block_size: int, *, drops: bool) -> int:
+    def cacheable(self, tokens: int, block_size: int, *, drops: bool, redrafted: int = 0) -> int:
         """Number of `tokens` computed tokens that may be cached in blocks of block_size tokens.
 
         They end at the last place where a hit can end, or one block later where hits lose their
-        last one.
+        last one. redrafted: last tokens that chained draft modules may write again, in groups with
+        hits that lose a block.
         """
-        if self.inner:
-            return tokens
-        known = tokens // self.whole * self.whole
-        return min(tokens, known + block_size) if drops and known else known
+        if not drops:
+            return tokens if self.inner else tokens // self.whole * self.whole
+        final = max(0, tokens - redrafted)
+        if self.inner or tokens < self.whole:
+            return final if self.inner else 0
+        return min(final, final // self.whole * self.whole + block_size)
 
 
 def _refuse(groups: Sequence[BlockGroup], rules: BlockRules, match: int, *, fails: bool) -> None:

@@ -624,8 +624,9 @@ NGRAM = '{"method": "ngram", "num_speculative_tokens": 2}'
         ("llama-3.1-8b", f" --speculative-config '{NGRAM}'", True, None),
         (
             *("llama-3.1-8b", f" --kv-offloading-size 8 --speculative-config '{EAGLE}'"),
-            *(False, "and drafts tokens"),
+            *(False, "unlike"),
         ),
+        ("llama-3.1-8b", f" --kv-offloading-size 8 --speculative-config '{NGRAM}'", True, None),
         ("llama-3.1-8b", " --kv-offloading-size 8", True, None),
         ("llama-2-13b", " --kv-offloading-size 8 --pipeline-parallel-size 3", False, "unlike"),
         ("llama-3.1-8b", f" --kv-transfer-config '{SIMPLE}'", False, "it has a KV tier"),

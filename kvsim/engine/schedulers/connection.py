@@ -137,7 +137,7 @@ class Connection:
         for seq in self._unfreed:
             if seq.in_flight is None:
                 self.device.forget(seq)
-                self._allocator.release(seq)
+                self.blocks.release_late(seq)
         self._unfreed = [seq for seq in self._unfreed if seq.in_flight is not None]
         if self._in_flight.ahead and not self._drafts:
             self._name_returned(plan, landed)

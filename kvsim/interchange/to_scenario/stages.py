@@ -8,6 +8,8 @@ from kvsim.readers.description import ServerSettings
 from kvsim.vllm.grouping import is_uniform
 from kvsim.vllm.versions import NEWEST, vllm_version
 
+_DRAFTER_LAYERS = {"ngram": 0, "eagle": 1, "eagle3": 1, "mtp": 1}
+
 
 def staged(
     settings: ServerSettings,
@@ -52,10 +54,12 @@ def _left_out(
         tiers, _ = tiers_of(settings.host_cache_gib, settings.kv_transfer_config)
         if [tier["kind"] for tier in tiers] != ["vllm-offloading"] or not is_newest(meta):
             return "it has a KV tier that is simulated on one stage"
-        if len(served.model.layers) % (settings.pipeline_parallel_size or 1):
+        drafter_layers = 0 if drafts is None else _DRAFTER_LAYERS.get(drafts["method"])
+        if drafter_layers is None:
+            return "it has a KV tier, and drafts tokens with a model of its own"
+        layers = len(served.model.layers) + drafter_layers  # the drafter's are on the last stage
+        if layers % (settings.pipeline_parallel_size or 1):
             return "it has a KV tier, and its stages hold unlike bytes"
-        if drafts is not None:
-            return "it has a KV tier, and drafts tokens"
     if drafts is not None:
         if meta.get("async_scheduling") is False or not is_newest(meta):
             return "drafts are simulated over stages as the newest version schedules asynchronously"

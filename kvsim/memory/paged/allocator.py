@@ -75,7 +75,8 @@ class PagedAllocator(Allocator):
         self._waits_for_return = memory.rules.waits_for_return
         self._blocked = BlockedHead(self.pool, self._needs, self._cache, self._decoding)
         self._verifying: VerifyingMembers | None = None
-        if memory.speculation is not None and parts.sizes.same and parts.behind is None:
+        in_turn = bool(parts.names.redrafted) or not parts.sizes.same or parts.behind is not None
+        if memory.speculation is not None and not in_turn:
             self._verifying = VerifyingMembers(
                 self.pool,
                 self._tables,

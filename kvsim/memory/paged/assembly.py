@@ -105,7 +105,7 @@ class Assembly:
             settings.retention_tokens,
             places=places,
             late=drafter is None and not singly,
-            drafts=drafter is not None,
+            speculation=drafter,
         )
         self.names.names_private |= memory.holds
         shapes = TableShapes(

@@ -14,6 +14,7 @@ from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
 from kvsim.memory.paged.hybrid.inside import Inside
 from kvsim.memory.paged.hybrid.retention import Retention
 from kvsim.memory.paged.pool import BlockPool
+from kvsim.speculation import Speculation
 from kvsim.vllm.sizes import Sizes
 
 
@@ -26,8 +27,9 @@ class BlockNames:
 
     kinds: the kinds of cached groups. lookup: finds the prefixes that all of them have. step:
     tokens per unit of `register`. in_step: states that the step being scheduled will compute, by
-    key and group. late: whether the tables support `names_late`. drafts: whether tokens are
-    drafted.
+    key and group. late: whether the tables support `names_late`. redrafted: last computed tokens
+    that chained draft modules may write again, and that kinds with hits that lose a block do not
+    register; 0 with one group, see `PrefixCache`.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class BlockNames:
         *,
         places: CheckpointRules,
         late: bool,
-        drafts: bool,
+        speculation: Speculation | None,
     ) -> None:
         self.in_step: set[tuple[int, int]] = set()
         self._pool, self._sizes, self._step = pool, sizes, step
@@ -56,6 +58,8 @@ class BlockNames:
         self._kind_of = {g: k for k, kind in enumerate(kinds) for g in kind.members}
         self._states = [g for kind in kinds if kind.recurrent for g in kind.members]
         self._drops = any(kind.drops for kind in kinds)
+        again = 0 if speculation is None else speculation.redrafted_tokens
+        self.redrafted = again if self._drops and len(sizes.blocks) > 1 else 0
         # Lookups must find blocks that a window frees while their sequence runs.
         self.names_private = any(not kind.full for kind in kinds)
         reaches = [kind.reach for kind in kinds if not kind.recurrent and kind.reach is not None]
@@ -71,7 +75,14 @@ class BlockNames:
         self._inside: Inside | None = None
         if pool.singly and not sizes.same:
             inside = Inside(
-                pool, kinds, sizes, places, self._retention, self.in_step, drafts=drafts
+                pool,
+                kinds,
+                sizes,
+                places,
+                self._retention,
+                self.in_step,
+                redrafted=self.redrafted,
+                drafts=speculation is not None,
             )
             self._inside = inside
 
@@ -105,7 +116,9 @@ class BlockNames:
     def name(self, table: Table, tokens: int, hashed_tokens: int, *, in_step: bool) -> None:
         """`register` for the first `tokens` tokens, of which `hashed_tokens` have hashes (keys)."""
         for k, kind in enumerate(self._kinds):
-            known = self._sizes.cacheable(tokens, kind.block_size, drops=kind.drops)
+            known = self._sizes.cacheable(
+                tokens, kind.block_size, drops=kind.drops, redrafted=self.redrafted
+            )
             full = min(known, hashed_tokens) // kind.block_size
             if full > table.named[k]:
                 places = self.places(table, kind.members[0], full)

@@ -22,6 +22,7 @@ class BlankBlocks:
         self._tracked = tracked
         self._used: list[int] = []
         self._fresh = FIRST_BLOCK  # the first never used block
+        self._place: int | None = None  # in `_used`, where blocks are put; None: at its end
 
     def take(self, count: int) -> list[int]:
         """Take `count` <= num blocks; the block freed last is taken first."""
@@ -44,7 +45,14 @@ class BlankBlocks:
         """Free `count` blocks of a table, in table order."""
         self.num += count
         if self._tracked:
-            self._used += blocks
+            place = len(self._used) if self._place is None else self._place
+            self._used[place:place] = blocks
+
+    def put_later_below(self, *, below: bool) -> None:
+        """From now on put freed blocks below those freed since this call, not on top of them;
+        below = False ends this.
+        """
+        self._place = len(self._used) if below else None
 
     def numbers(self) -> list[int]:
         """The numbers of the blocks, in the order in which they would be allocated."""

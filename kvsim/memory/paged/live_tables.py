@@ -95,10 +95,10 @@ class LiveTables:
 
     # --- release -------------------------------------------------------------------------------
 
-    def close(self, seq: Sequence) -> None:
-        """Free the blocks of a sequence's table."""
+    def close(self, seq: Sequence, *, last_first: bool = False) -> None:
+        """Free the blocks of a sequence's table. last_first: see `BlockTables.close`."""
         table: Table = seq.memory
         del self.seqs[seq]
         known = self._cache.released(seq, table)
-        self._tables.close(table, known if seq.finished else 0)
+        self._tables.close(table, known if seq.finished else 0, last_first=last_first)
         self._tables.closed(table, seq.final_tokens)

@@ -97,6 +97,10 @@ class BlockLoads:
         if self._shapes.slides:
             self._tables.give_back_below(seq.memory, seq.memory.tokens)
 
+    def release_late(self, seq: Sequence) -> None:
+        self.forget(seq)
+        self._live.close(seq, last_first=True)
+
     def keep_for_reader(self, seq: Sequence) -> None:
         self._kept[seq] = None
 

@@ -55,7 +55,7 @@ class PrefixCache:
         self.lag = lag
         self._names, self._names_late = names, names.names_late
         self._pool, self._lookup, self._num_groups = pool, names.lookup, len(sizes.blocks)
-        self._size, self._same = step, sizes.same
+        self._size, self._same = step, sizes.same and not names.redrafted
         self._speculation = speculation
         self.lookahead = 0 if speculation is None else speculation.hash_lookahead
         again = 0 if speculation is None else speculation.redrafted_tokens
@@ -211,7 +211,9 @@ class PrefixCache:
         known = min(computed, known_tokens - self.lookahead) // self._size
         table.covered = max(known, table.covered)
         table.registered = min(table.covered, len(table.runs) // self.units)
-        table.cover_at = (known + 1) * self._size
+        # Groups that lose a block register it `redrafted` tokens after the others.
+        again = known * self._size + self._names.redrafted
+        table.cover_at = again if known and computed < again else (known + 1) * self._size
 
     def join(self, seq: Sequence, table: Table) -> None:
         """Start registering the blocks that the decoding `seq` fills."""

@@ -155,14 +155,6 @@ UNGROUPED = "disable_hybrid_kv_cache_manager"
 
 ROWS = (
     Refused(
-        "",
-        _chains_over_kinds,
-        "chained modules whose hits lose a block, beside several kinds of layers: each kind would"
-        " know another part of a prompt, which is not simulated",
-        where="speculative_config.disable_lookahead_block_hashes",
-        value=_drops_last_block,
-    ),
-    Refused(
         "prefill_checkpoint_alignment",
         _drops_last_block,
         "a state written out within a chunk is a block too far for hits that lose one",

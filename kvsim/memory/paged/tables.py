@@ -373,12 +373,16 @@ class BlockTables:
             self._pool.give_back(NO_PARTS, 0, 0, (), num_blank)
         self._pool.given_back()
 
-    def close(self, table: Table, known: int) -> None:
+    def close(self, table: Table, known: int, *, last_first: bool = False) -> None:
         """Free all blocks of a table. known: for a finished sequence, number of leading blocks with
-        known content, with or without keys.
+        known content, with or without keys. last_first: the last group's blocks are freed first.
         """
         shape_of = self.shapes.of_group
-        for g in range(len(self.groups)):
+        order = range(len(self.groups))
+        if last_first:  # of blocks without content the last group's are reused first all the same
+            order = order[::-1]
+            self._pool.front.put_later_below(below=True)
+        for g in order:
             each = shape_of.get(g)
             if each is None:
                 self._pool.give_back(NO_PARTS, 0, 0, (), 1 + self._scratch, table.lists[g])
@@ -404,6 +408,7 @@ class BlockTables:
                 kept = self._without_keys(table, g, kept)
             self._book(g, start - end, -slots)
             self._give(g, parts, prompt_end, kept, end - start, table.lists[g], start)
+        self._pool.front.put_later_below(below=False)
         self._pool.given_back()
 
     def _give_singly(

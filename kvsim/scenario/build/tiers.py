@@ -70,7 +70,7 @@ def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
     config = scenario.speculative_config
     if config is not None:
         one_pass = config.speculation.rules.block_queries
-        check(tiers._replace(drafts=True, one_pass=one_pass, tables=len(groups)))
+        check(tiers._replace(drafts=True, one_pass=one_pass))
     interval, rules = options.prefix_cache_retention_interval, spec.scheduler.block_rules
     retention = rules.default_retention if interval is None else interval
     return TierSite(
@@ -97,7 +97,9 @@ def _groups(
         check(tiers._replace(layers=frozenset(("own blocks",))))
     grouping = spec.plan or options.grouping(layout, spec.scheduler.block_rules)
     _check_states(grouping, options, tiers)
-    return tuple(_offloaded(group) for group in grouping.groups), grouping.block_bytes
+    reads_ahead = _reads_ahead(spec)
+    groups = (_offloaded(group, reads_ahead=reads_ahead) for group in grouping.groups)
+    return tuple(groups), grouping.block_bytes
 
 
 def _reads_ahead(spec: ReplicaSpec) -> bool:
@@ -105,14 +107,17 @@ def _reads_ahead(spec: ReplicaSpec) -> bool:
     return spec.speculation is not None and spec.speculation.rules.keys_read_ahead
 
 
-def _offloaded(group: BlockGroup) -> OffloadedGroup:
-    """One layer group in the form that tiers use, with offload chunks of one block."""
+def _offloaded(group: BlockGroup, *, reads_ahead: bool) -> OffloadedGroup:
+    """One layer group in the form that tiers use, with offload chunks of one block. reads_ahead:
+    see `_reads_ahead`.
+    """
     size = group.block_size
     if group.state_bytes:
         return OffloadedGroup(size, 1, group.state_bytes, 0)
     reach = group.window_tokens if group.chunk_tokens is None else group.chunk_tokens
     chunked = group.chunk_tokens is not None
-    return OffloadedGroup(size, 1, group.slot_bytes * size, reach, chunked)
+    drafts = group.draft_layers > 0 and reads_ahead
+    return OffloadedGroup(size, 1, group.slot_bytes * size, reach, chunked, drafts)
 
 
 def _check_states(grouping: Grouping, options: Paged, tiers: ServerParts) -> None:

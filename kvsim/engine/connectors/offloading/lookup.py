@@ -47,6 +47,7 @@ class HostSearch:
         self, groups: tuple[OffloadedGroup, ...], asked: HostQuery, states: StatesOf
     ) -> None:
         self._groups, self._asked, self._states = groups, asked, states
+        self._gave: set[int] = set()  # groups with drafter layers that gave their last chunk up
         full = [g for g, group in enumerate(groups) if group.reach_tokens is None]
         short = [g for g, group in enumerate(groups) if group.reach_tokens is not None]
         self._short = sorted(short, key=lambda g: -groups[g].reach_chunks)
@@ -67,17 +68,23 @@ class HostSearch:
                     end -= end % size
                 if end - asked.device_tokens < size:
                     return None
-                found = self._of_group(g, end)
+                gives = group.drafts and g not in self._gave
+                found = self._of_group(g, end, gives=gives)
                 if found == 0:
                     return None
                 if found is None:
                     put_off = True
                 else:
+                    if gives:
+                        found -= 1
+                        self._gave.add(g)
                     end = min(end, (asked.device_tokens // size + found) * size)
                     if end - asked.device_tokens < size:
                         return None
                 before, hit = hit, end - asked.device_tokens
                 if hit < before:
+                    if not group.drafts:
+                        self._gave.clear()
                     if put_off:
                         put_off, again = False, self._order
                     elif short_before and not again:
@@ -86,25 +93,20 @@ class HostSearch:
             todo = again
         return HostFound(asked.device_tokens + hit, put_off)
 
-    def _of_group(self, g: int, end: int) -> int | None:
+    def _of_group(self, g: int, end: int, *, gives: bool) -> int | None:
         """Number of chunks hit after the device's hit in layer group g; None: the lookup is
         pending.
 
-        In a group with drafter layers the last chunk is found but not used.
+        gives: the last chunk will not be used, so one more is looked for.
         """
         group = self._groups[g]
-        size = group.chunk_tokens
+        size, whole = group.chunk_tokens, self._asked.num_tokens // group.chunk_tokens
         first = self._asked.device_tokens // size
-        last = min(ceil_div(end, size), self._asked.num_tokens // size)
-        if group.reach_tokens is None and group.drafts:
-            whole = self._asked.num_tokens // size
-            found = self._leading(
-                g, first, min(ceil_div(min(end + size, whole * size), size), whole)
-            )
-            return found and found - 1
+        last = min(ceil_div(end, size) + gives, whole)
         if group.reach_tokens is None:
             return self._leading(g, first, last)
-        return self._last_run(g, first, last, group.chunks_below(end))
+        need = group.chunks_below(min(end, (last - gives) * size))
+        return self._last_run(g, first, last, need + gives, group.reach_chunks + gives)
 
     def _leading(self, g: int, first: int, last: int) -> int | None:
         run, put_off = 0, False
@@ -115,12 +117,12 @@ class HostSearch:
             put_off = put_off or known != READY
         return None if put_off else run
 
-    def _last_run(self, g: int, first: int, last: int, need: int) -> int | None:
+    def _last_run(self, g: int, first: int, last: int, need: int, inside: int) -> int | None:
         """End, counted from `first`, of the last run of as many chunks as the layers' window needs.
         If there is none, length of the run that begins at `first`.
 
-        need: chunks needed at the end of the hit, where a chunk may be partial. None: the lookup is
-        pending.
+        need: chunks needed at the end of the hit, where a chunk may be partial. inside: chunks
+        needed further down. None: the lookup is pending.
         """
         run, unknown, writing = 0, False, False
         for place in range(last - 1, first - 1, -1):
@@ -130,7 +132,7 @@ class HostSearch:
                 writing = writing or known == WRITING
             else:
                 unknown = unknown or known == UNKNOWN
-                run, writing, need = 0, False, self._groups[g].reach_chunks
+                run, writing, need = 0, False, inside
             if run == need:
                 return None if unknown or writing else place - first + need
         return None if unknown or writing else run

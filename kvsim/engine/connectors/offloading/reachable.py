@@ -11,6 +11,8 @@ from kvsim.plumbing.units import ceil_div
 class StoredReach:
     """The blocks of one layer group that a request stores.
 
+    A group with drafter layers keeps one block more after each end, since its hits lose one.
+
     prompt_tokens: length of the prompt. junction_tokens: the shared-prefix boundary, after which
     other prompts diverged; 0: none. horizon: number of blocks up to the end of the request's last
     segment; None: not known yet. all: a hit can need every block.
@@ -29,7 +31,8 @@ class StoredReach:
         if self.all:
             return
         assert group.reach_tokens is not None
-        self._need = need = ceil_div(group.reach_tokens - 1, size)
+        self._behind = behind = int(group.drafts)
+        self._need = need = ceil_div(group.reach_tokens - 1, size) + behind
         interval = settings.retention_tokens
         step = aligned if interval is None else interval
         self._segment = step // size
@@ -37,18 +40,18 @@ class StoredReach:
         if step and need >= self._segment:
             self.all = True
         elif interval is None:
-            if horizon is not None and horizon % self._segment:
+            if horizon is not None and horizon % self._segment and not behind:
                 self._ends = [horizon]
         else:
             ends = (prompt_tokens - 1, junction_tokens)
-            self._ends = [end // aligned * aligned // size for end in ends]
+            self._ends = [end // aligned * aligned // size + behind for end in ends]
 
     def has(self, block: int) -> bool:
         """Whether a hit can need block number `block`."""
         if self.all:
             return True
-        segment, need = self._segment, self._need
-        if segment and block % segment >= segment - need:
+        segment, need, behind = self._segment, self._need, self._behind
+        if segment and block >= behind and (block - behind) % segment >= segment - need:
             return True
         return any(end - need <= block < end for end in self._ends)
 

@@ -125,7 +125,7 @@ class OffloadSettings(NamedTuple):
         It then stores those at the end of a finished sequence too.
         """
         aligned = self.alignment_tokens
-        dense = group.slides and self.retention_tokens is None
+        dense = group.slides and self.retention_tokens is None and not group.drafts
         return dense and aligned > 0 and aligned % group.block_tokens == 0
 
     def limit_of(self, seq: Sequence) -> tuple[int | None, int | None]:

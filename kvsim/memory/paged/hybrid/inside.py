@@ -17,7 +17,8 @@ from kvsim.vllm.sizes import Sizes
 
 
 class Inside:
-    """The part of `BlockNames` for keys inside blocks, with the same parameters.
+    """The part of `BlockNames` for keys inside blocks, with the same parameters. drafts: whether
+    tokens are drafted.
 
     If hits end only at block ends, a key inside a block is never looked up. Such a key only marks,
     for drafts, the content after the last token with a key.
@@ -32,8 +33,10 @@ class Inside:
         retention: Sequence[Retention | None],
         in_step: set[tuple[int, int]],
         *,
+        redrafted: int,
         drafts: bool,
     ) -> None:
+        self._redrafted = redrafted
         self._pool, self._sizes, self._places = pool, sizes, places
         self._in_step = in_step
         self._tails = [
@@ -58,7 +61,7 @@ class Inside:
             # All tokens of a prompt if a hit loses its last unit.
             limit = table.prompt_tokens - (self._places.counts_drops and not kind.drops)
             tail = min(limit, hashed_tokens) // unit * unit
-            known = self._sizes.cacheable(tokens, size, drops=kind.drops)
+            known = self._sizes.cacheable(tokens, size, drops=kind.drops, redrafted=self._redrafted)
             if tail % size and 0 < tail <= known:
                 for g in kind.members:
                     block = table.block_at(g, tail // size)
