@@ -49,8 +49,8 @@ class BlankBlocks:
             self._used[place:place] = blocks
 
     def put_later_below(self, *, below: bool) -> None:
-        """From now on put freed blocks below those freed since this call, not on top of them;
-        below = False ends this.
+        """Put blocks freed after this call below each other, so that those freed first are taken
+        first; below = False ends this.
         """
         self._place = len(self._used) if below else None
 
