@@ -68,6 +68,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             "kvsim sweep chat --vary allocator.paged.block_size=8,16,32 --out out/sweep",
         ),
         "capacity": Command("capacity:capacity", "kvsim capacity chat --slo ttft_s.p99=2"),
+        "measure": Command("measure:measure", "kvsim measure chat --by ttft_p99"),
         "cache": Command("cache:cache", "kvsim cache agents --at 64K --at 1M"),
         "attribute": Command("attribute:attribute", "kvsim attribute chat"),
         "speculation": Command("speculation:speculation", "kvsim speculation drafts.toml"),

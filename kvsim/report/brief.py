@@ -41,6 +41,7 @@ _DOWN = (
     "ttft_p99",
     "tpot_p50",
 )
+GENERATED = ("synthetic", "sessions")  # kinds of workload that describe a load
 _MOST_TURN_LINES = 3
 _MOST_ACROSS = 5  # runs that stand side by side
 _TABLE_HEAD = 2  # the names of the columns, and the rule below
@@ -169,8 +170,12 @@ def _pool(runs: Sequence[RunSummary]) -> Iterator[str]:
 
 def _next(result: Result, scenario: str) -> Iterator[str]:
     """The command to try next: capacity for several replicas, which the doctor does not support,
-    else doctor or run.
+    else doctor or run. Before it, for a load that was not measured, the command that lists what to
+    measure.
     """
+    kind = (result.scenario.get("workload") or {}).get("kind")
+    if kind in GENERATED and result.measured is None:
+        yield "load: described, not measured; kvsim measure says which numbers decide"
     if result.fleets or result.scenario.get("disaggregation"):
         yield f"next: kvsim capacity {scenario} --slo ttft_s.p99=2 (the highest rate)"
     elif len(result.runs) == 1 or result.measured is not None:
