@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kvsim.engine.connectors.tiers import ConnectorPlan
     from kvsim.engine.connectors.totals import RunTotals
     from kvsim.engine.hicache.hierarchy import Hierarchy
+    from kvsim.engine.ranks import Ranks
     from kvsim.engine.waves import Waves
 
 
@@ -264,7 +265,7 @@ def serving(
     refuse: bool = True,
     routed: bool = False,
     report_interval_ps: int | None = None,
-    waves: "Waves | None" = None,
+    waves: "Waves | Ranks | None" = None,
 ) -> Replica:
     """A replica on the clock `env`; arguments as in `EngineParts`. InputError as in `build`.
 
@@ -272,7 +273,7 @@ def serving(
     """
     scheduler = spec.build()
     if waves is not None:
-        check(spec.parts._replace(lockstep=True, depth=spec.depth))
+        check(spec.parts._replace(lockstep=True, one_step=waves.one_step, depth=spec.depth))
     if spec.max_steps != 1:
         scheduler.enable_lockstep(spec.depth)
     recorder = recorder or Recorder(spec.capacity_bytes)
@@ -289,17 +290,20 @@ def serving(
         routed=routed,
         report_interval_ps=report_interval_ps,
     )
-    engine = _engine(spec, env, parts)
+    engine = _engine(spec, env, parts, waves)
     if waves is None:
         return Replica(scheduler, recorder, engine.start())
     waves.join(engine)
     return Replica(scheduler, recorder, engine)
 
 
-def _engine(spec: ReplicaSpec, env: EngineClock, parts: EngineParts) -> Engine:
+def _engine(
+    spec: ReplicaSpec, env: EngineClock, parts: EngineParts, waves: "Waves | Ranks | None"
+) -> Engine:
     """The engine of `spec` with its executor, not started."""
     connected, hierarchical = spec.connector is not None, spec.allocator.hierarchical
-    executor = executor_of(
+    executor = None if waves is None else waves.executor(connected=connected)
+    executor = executor or executor_of(
         connected=connected, over_stages=spec.stages > 1, hierarchical=hierarchical
     )
     engine = Engine(env, parts, executor)

@@ -1,4 +1,5 @@
-"""The accounting of an engine that sleeps while steps compute: pipeline stages with copies.
+"""The accounting of an engine that sleeps while steps compute: pipeline stages with copies, and
+data-parallel ranks that compute together.
 
 The engine schedules while earlier steps compute, and processes outputs some time after they were
 computed. So memory is recorded from one reading of the ledger to the next, in order of time. A
@@ -68,9 +69,13 @@ class StagedBooks(Books):
             done.late_batch.since_ps = came_ps.get(since_ps, since_ps)
         begin_ps = came_ps.get(begin_ps, begin_ps)
         self._tokens(done, begin_ps, 1, now - begin_ps, 0)
-        if now != end_ps:
-            came_ps[end_ps] = now
-            if len(came_ps) > MOST_LATE_OUTPUTS:
+        self.came(end_ps, now)
+
+    def came(self, end_ps: int, now_ps: int) -> None:
+        """Note that the output of a step that ended at end_ps is processed at now_ps."""
+        if now_ps != end_ps:
+            self._came_ps[end_ps] = now_ps
+            if len(self._came_ps) > MOST_LATE_OUTPUTS:
                 self._forget()
 
     def _forget(self) -> None:

@@ -1,9 +1,9 @@
 """Data-parallel ranks in lockstep: each has its own attention, and all share the experts.
 
-vLLM 0.33 (v1/engine/core.py, DPEngineCoreProc): every step of a wave takes as long as that of the
-slowest rank. A rank without work runs a dummy step. Ranks agree on whether any has work in the
-first step of a wave and then every sync_steps steps. A wave ends when no rank has any. The next
-request starts a wave of all ranks.
+SGLang's data-parallel attention, one step at a time: every step of a wave takes as long as that of
+the slowest rank (vLLM's ranks: ranks.py). A rank without work runs a dummy step. Ranks agree on
+whether any has work in the first step of a wave and then every sync_steps steps. A wave ends when
+no rank has any. The next request starts a wave of all ranks.
 """
 
 from collections.abc import Generator
@@ -68,14 +68,20 @@ class Rank:
 class Waves:
     """Steps all engines of one server in lockstep. sync_steps: steps between two agreements.
 
-    num_waves, num_steps: counts so far. num_dummy_steps: dummy steps so far, summed over ranks.
+    one_step: each has one step in flight, and no connector. num_waves, num_steps: counts so far.
+    num_dummy_steps: dummy steps so far, summed over ranks.
     """
+
+    one_step = True
 
     def __init__(self, env: EngineClock, sync_steps: int) -> None:
         self._env, self._sync_steps = env, sync_steps
         self._ranks: list[Rank] = []
         self.num_waves = self.num_steps = self.num_dummy_steps = 0
         env.process(self._run())
+
+    def executor(self, *, connected: bool) -> None:
+        """None: its ranks have the executor of an engine that steps alone."""
 
     def join(self, engine: Engine) -> None:
         """Add an engine, which has not started, as a rank."""

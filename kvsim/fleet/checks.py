@@ -25,7 +25,7 @@ def check_changes(options: FleetOptions, apart: list[bool], replicas_of_groups: 
     scaling, cells = options.autoscaler, options.cells
     check(
         ServerParts(
-            lockstep=options.router.sync_steps is not None,
+            lockstep=options.router.lets_step_together,
             changes=scaling is not None or bool(options.failure),
             transfers="apart" if any(apart) else "",
             cells=cells,

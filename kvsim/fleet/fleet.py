@@ -8,8 +8,10 @@ at that time. Then replicas schedule their next steps.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kvsim.engine.arrivals import Left
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.observer import Observer
+from kvsim.engine.ranks import Ranks
 from kvsim.engine.replica import Replica, clock, serve_all
 from kvsim.engine.waves import Waves
 from kvsim.fleet.changes import FleetChanges
@@ -28,8 +30,8 @@ class Fleet:
     """Members with a router, and the requests of a stream.
 
     reports, regret, observer_of, texts: see `RoutedPool`. refuse, report_interval_ps: see
-    `MemberHooks`. failures, scaling, like: see `FleetChanges`. sync_steps: see `Waves`; None: no
-    lockstep between replicas.
+    `MemberHooks`. failures, scaling, like: see `FleetChanges`. together: makes what lets all
+    replicas step together.
     """
 
     def __init__(
@@ -47,13 +49,13 @@ class Fleet:
         like: int = 0,
         progress: Left | None = None,
         refuse: bool = True,
-        sync_steps: int | None = None,
+        together: Callable[[EngineClock], Waves | Ranks | None] = lambda _: None,
         texts: Mapping[str, TokenRuns] | None = None,
     ) -> None:
         self.router = router
         self.env, self.arrivals = clock(stream, progress)
         self.arrivals.submit = self.submit
-        self.waves = None if sync_steps is None else Waves(self.env, sync_steps)
+        self.waves = together(self.env)
         hooks = MemberHooks(
             self._left,
             refuse=refuse,

@@ -16,6 +16,7 @@ from kvsim.step_time.form import StepTime
 
 if TYPE_CHECKING:
     from kvsim.engine.connectors.shared import Shared
+    from kvsim.engine.ranks import Ranks
     from kvsim.engine.waves import Waves
     from kvsim.fleet.load import Load
 
@@ -36,7 +37,7 @@ class MemberHooks(NamedTuple):
     observer: Observer | None = None
     refuse: bool = True
     report_interval_ps: int | None = None
-    waves: "Waves | None" = None
+    waves: "Waves | Ranks | None" = None
     shared: "Shared | None" = None
 
     def watch(self) -> Observer | None:

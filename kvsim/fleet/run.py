@@ -52,7 +52,7 @@ def serve_fleet(
         scaling=options.autoscaler,
         like=like,
         progress=progress,
-        sync_steps=options.router.sync_steps,
+        together=options.router.together,
     )
     fleet.run()
     counts = [0] * len(fleet.members)

@@ -4,10 +4,7 @@ from kvsim.support.parts import ServerParts
 
 NO_STAGES = "take tensor_parallel_size; kvsim memory sizes the stages"
 UNDRAFTED = "take tensor_parallel_size, or leave speculative_config out"
-NO_LOCKSTEP = (
-    "leave it out; async_scheduling = false, or under SGLang disable_overlap_schedule = true, has "
-    "one step in flight"
-)
+NO_LOCKSTEP = "leave it out; disable_overlap_schedule = true has one step in flight"
 CONTEXT_IN_BLOCKS = "tokens of a sequence are shared by GPUs in vLLM's blocks, without drafts"
 PARALLEL = "model.pipeline_parallel_size"
 HOST = "allocator.enable_hierarchical_cache"
@@ -58,9 +55,9 @@ def two_stages(parts: ServerParts) -> bool:
 
 
 def lockstep_with(parts: ServerParts) -> str:
-    beyond = "tiers" if parts.connector else ""
+    beyond = "tiers" if parts.connector else "two steps in flight"
+    beyond = "pipeline stages" if parts.stages > 1 else beyond
     beyond = "a hierarchical cache" if parts.hicache else beyond
-    beyond = "two steps in flight" if parts.depth > 1 else beyond
     return f"ranks that step together are not simulated with {beyond}"
 
 

@@ -263,8 +263,26 @@ ROWS: tuple[RefusedPair, ...] = (
     # --- fleets
     RefusedPair(
         LOCKSTEP,
-        "tiers, a hierarchical cache, or two steps in flight",
-        lambda parts: parts.lockstep and (parts.connector or parts.hicache or parts.depth > 1),
+        "pipeline stages, or a hierarchical cache (SGLang)",
+        lambda parts: parts.lockstep and (parts.stages > 1 or parts.hicache),
+        lockstep_with,
+        "fleet.router.lockstep",
+        is_set,
+        "leave it out",
+    ),
+    RefusedPair(
+        LOCKSTEP,
+        "tiers other than `vllm-offloading` and `file-system`",
+        lambda parts: parts.lockstep and parts.connector and LOCKSTEP not in parts.serves,
+        lockstep_with,
+        "fleet.router.lockstep",
+        is_set,
+        'leave it out, or take [[tier]] kind = "vllm-offloading"',
+    ),
+    RefusedPair(
+        "ranks under `sglang-dp`",
+        "tiers, or two steps in flight",
+        lambda parts: parts.lockstep and parts.one_step and (parts.connector or parts.depth > 1),
         lockstep_with,
         "fleet.router.lockstep",
         is_set,

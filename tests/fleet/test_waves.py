@@ -54,11 +54,13 @@ def test_dp_ranks_may_synchronise_after_each_step() -> None:
     assert (waves(result).steps, waves(result).dummy_steps) == (5, 5)
 
 
-def test_request_waits_for_the_current_dummy_step() -> None:
-    """At 65 ms a dummy step from 60 to 70 ms is under way; alone, it would have begun at once."""
+def test_request_waits_for_the_dummy_steps_that_ranks_have_launched() -> None:
+    """At 60 ms the ranks launch all dummies up to the sixteenth step, which are computed at 170 ms.
+    Alone, the request would have begun at once.
+    """
     late = [Request("a", 0, 10, 5), Request("b", 65 * MS, 10, 1)]
     _, ends = served(late, 2, TOGETHER)
-    assert ends["b"] == (1, 70 + 20)
+    assert ends["b"] == (1, 60 + 11 * 10 + 20)
     _, ends = served(late, 2, {"kind": "vllm-dp"})
     assert ends["b"] == (1, 65 + 20)
 
@@ -106,7 +108,7 @@ def test_dp_lockstep_serves_all_conversations_but_takes_longer() -> None:
 @pytest.mark.parametrize(
     ("tables", "words"),
     [
-        ({"scheduler": {"kind": "continuous", "async_scheduling": True}}, "two steps in flight"),
+        ({"tier": [{"kind": "vllm-simple-offloading", "kv_offloading_size": 1}]}, "step together"),
         ({"fleet": {"router": TOGETHER, "failure": [{"at_s": 1, "replica": 0}]}}, "die alone"),
     ],
 )

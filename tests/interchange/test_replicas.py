@@ -127,7 +127,7 @@ def test_engines_in_one_scrape_become_data_parallel_ranks(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("flags", "lockstep"),
     [
-        ("", False),
+        ("", True),
         (', "--no-async-scheduling"', True),
         (', "--no-async-scheduling", "--enable-expert-parallel"', True),
     ],

@@ -15,6 +15,7 @@ from kvsim.request import Request
 
 LISTS = ("lookup", "loads", "stores", "store_fail", "cpu_evicted", "flush", "xfer", "done")
 KEPT_FOR = ("loads", "stores", "store_fail", "flush", "xfer", "done")
+OF_WORKER = ("wait", "xfer", "done")  # of a rank, known when all have called for the forward
 
 
 class ConnectedRows(VllmRows):
@@ -73,7 +74,9 @@ class ConnectedRows(VllmRows):
         assert isinstance(scheduler, ContinuousScheduler)
         events = self.journal.take()
         further = self.further(scheduler, plan, events)
-        if not (plan.empty and not plan.preempted) or any(events.get(key) for key in self.kept_for):
+        launched = "wait" in events  # else a later call of `polled` decides
+        kept = any(events.get(key) for key in self.kept_for)
+        if not launched or kept or not plan.empty or plan.preempted:
             before = len(self.rows)
             self._add_row(scheduler, plan, now_ps)
             row = self.rows[before]
@@ -84,7 +87,25 @@ class ConnectedRows(VllmRows):
             row.update({key: events.get(key, []) for key in self.lists})
             row.update(self._counts(scheduler))
             row.update(further)
-            row.update(self.times(plan, events))
+            if launched:
+                row.update(self.times(plan, events))
+
+    def polled(self, scheduler: Scheduler, plan: Plan) -> None:
+        row = next((row for opened, row in self._open if opened is plan), None)
+        if row is not None and "wait" not in row:
+            late = {key: self.journal.take_of(key) for key in OF_WORKER}
+            row.update({key: row[key] + late[key] for key in OF_WORKER if key in self.lists})
+            row.update(self.times(plan, late))
+
+    def close(self) -> None:
+        for row in [row for row in self.rows if not self._is_kept(row)]:
+            self.rows.remove(row)
+            for step, later in enumerate(self.rows):
+                later["step"] = step
+
+    def _is_kept(self, row: Row) -> bool:
+        """Whether anything happened in the iteration of `row`."""
+        return bool(row["sched"] or row["preempted"] or any(row.get(key) for key in self.kept_for))
 
     def times(self, plan: Plan, events: dict[str, list[Any]]) -> Row:
         """Fields with the wait before the launch, and with the start and end of the step's

@@ -91,7 +91,8 @@ class VllmEngine(Options):
     (None: dense), scheduler_block_size, prefix_match_unit and hit_alignment in tokens,
     max_in_flight_tokens, mamba_cache_mode, speculative. max_num_encoder_input_tokens,
     encoder_cache_size: for multimodal models. max_loras: for LoRA. pipeline_parallel_size: number
-    of stages, each of which takes the case's cost of a step.
+    of stages, each of which takes the case's cost of a step. data_parallel_size: number of ranks
+    that compute each forward together. dp_sync_interval: iterations between their agreements.
     """
 
     num_gpu_blocks: int = Field(ge=2, le=MOST_TOKENS)
@@ -105,6 +106,8 @@ class VllmEngine(Options):
     policy: Order = "fcfs"
     async_scheduling: bool = False
     pipeline_parallel_size: int = Field(1, ge=1, le=64)
+    data_parallel_size: int = Field(1, ge=1, le=64)
+    dp_sync_interval: int = Field(16, ge=1)
     reserve_full_isl: bool = True
     watermark: float = Field(0.0, ge=0.0, lt=1.0)
     semantics: Semantics = "vllm-0.33"

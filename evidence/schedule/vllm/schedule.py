@@ -1,15 +1,24 @@
 """Requests and rows that all schedules recorded from vLLM share."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 from zlib import crc32
 
 from pydantic import Field, model_validator
 
-from evidence.schedule.case import MOST_TOKENS, Case, CaseRequest, Length
+from evidence.schedule.case import (
+    MOST_TOKENS,
+    Case,
+    CaseRequest,
+    Length,
+    by_arrival,
+    check_of_two_engines,
+)
+from evidence.schedule.rows import Row
 from evidence.schedule.vllm.engine_settings import VllmEngine
 from evidence.schedule.vllm.rows import VllmRows
+from evidence.schedule.vllm_dp.replay import RanksReplay
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.speculation.acceptance import RecordedAcceptance
 from kvsim.request import PromptItem, Request
@@ -23,13 +32,14 @@ Accepted = Annotated[int, Field(ge=0, le=1000)]
 class VllmRequest(CaseRequest):
     """A recorded request. accept: as the case's, for this request only. out = 0: a pooling request.
     items: multimodal placeholders of the prompt as [start, tokens, name of the content]. adapter:
-    name of a LoRA adapter.
+    name of a LoRA adapter. rank: data-parallel rank to which it goes.
     """
 
     out: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
     items: tuple[tuple[Annotated[int, Field(ge=0)], Length, str], ...] = ()
     adapter: str | None = None
     accept: tuple[Accepted, ...] | None = Field(None, min_length=1)
+    rank: int = Field(0, ge=0)
 
     def requests(self) -> Iterator[Request]:
         items = tuple(
@@ -67,6 +77,37 @@ class VllmSchedule(Case):
         if self.engine.speculative is not None and not self.accept and not judged:
             raise ValueError("an engine that drafts needs accept")
         return self
+
+    @model_validator(mode="after")
+    def _ranks_are_there(self) -> "VllmSchedule":
+        ranks = self.engine.data_parallel_size
+        if any(request.rank >= ranks for request in self.requests):
+            raise ValueError("a request's rank must be below engine.data_parallel_size")
+        if ranks > 1:
+            check_of_two_engines(self.requests)
+        return self
+
+    @classmethod
+    def rows_of(cls, expectation: Mapping[str, Any]) -> Any:
+        ranks, forwards = expectation.get("ranks"), expectation.get("forwards")
+        if not isinstance(ranks, list) or not isinstance(forwards, list):
+            return super().rows_of(expectation)
+        rows = [
+            {"side": f"rank {number}", **row} for number, rank in enumerate(ranks) for row in rank
+        ]
+        return rows + [{"side": "forwards", "forward": each} for each in forwards]
+
+    def simulated(self, recorded: list[Row]) -> list[Row]:
+        if self.engine.data_parallel_size == 1:
+            return super().simulated(recorded)
+        timed, _ = by_arrival(self.requests)
+        rank_of = {name: request.rank for request in self.requests for name in request.names()}
+        ranks = [
+            (self.replica_spec(), self.observer(deque(), stall_once=False))
+            for _ in range(self.engine.data_parallel_size)
+        ]
+        sync_steps = self.engine.dp_sync_interval
+        return RanksReplay(timed, rank_of, ranks, self.step_time, sync_steps).rows()
 
     def replica_spec(self) -> ReplicaSpec:
         own = {

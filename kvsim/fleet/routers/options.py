@@ -6,6 +6,9 @@ from kvsim.fleet.routers.router import Router, Ties
 from kvsim.plumbing.options import Options
 
 if TYPE_CHECKING:
+    from kvsim.engine.clock import EngineClock
+    from kvsim.engine.ranks import Ranks
+    from kvsim.engine.waves import Waves
     from kvsim.fleet.reports import Reports
 
 
@@ -38,12 +41,14 @@ class RouterOptions(Options):
         """Interval in ps at which the router reads the replicas' memory use; 0: after any step."""
         return None
 
-    @property
-    def sync_steps(self) -> int | None:
-        """Number of steps between two synchronizations of replicas in DP lockstep; None: no
-        lockstep.
-        """
+    def together(self, env: "EngineClock") -> "Waves | Ranks | None":
+        """What lets the replicas on the clock `env` step together; None: each steps alone."""
         return None
+
+    @property
+    def lets_step_together(self) -> bool:
+        """Whether the replicas are ranks that step together."""
+        return False
 
     def process(self, index: int, count: int) -> Self:
         """The options of router process number `index` of `count`, all in front of the same

@@ -5,6 +5,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from kvsim.engine.clock import EngineClock
+from kvsim.engine.waves import Waves
 from kvsim.fleet.load import Load
 from kvsim.fleet.reports import Reports, Written
 from kvsim.fleet.routers.options import FleetView, RouterOptions
@@ -29,9 +31,12 @@ class SglangDp(RouterOptions):
     def report_interval_ps(self) -> int | None:
         return 0 if self.method.startswith("total") else None
 
+    def together(self, env: EngineClock) -> Waves | None:
+        return Waves(env, 1) if self.lockstep else None
+
     @property
-    def sync_steps(self) -> int | None:
-        return 1 if self.lockstep else None
+    def lets_step_together(self) -> bool:
+        return self.lockstep
 
     def build(self, view: FleetView) -> "SglangDpRouter":
         return SglangDpRouter(self.method, round(self.look_interval_ms * 1e9), view.num_replicas)

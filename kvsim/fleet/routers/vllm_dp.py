@@ -5,6 +5,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from kvsim.engine.clock import EngineClock
+from kvsim.engine.ranks import Ranks
 from kvsim.fleet.load import Load
 from kvsim.fleet.reports import Published, Reports
 from kvsim.fleet.routers.options import FleetView, RouterOptions
@@ -39,9 +41,12 @@ class VllmDp(RouterOptions):
         interval_ps = round(self.stats_update_interval_ms * PS_PER_MS)
         return Published(view.num_replicas, interval_ps, lockstep=self.lockstep)
 
+    def together(self, env: EngineClock) -> Ranks | None:
+        return Ranks(env, self.dp_sync_interval) if self.lockstep else None
+
     @property
-    def sync_steps(self) -> int | None:
-        return self.dp_sync_interval if self.lockstep else None
+    def lets_step_together(self) -> bool:
+        return self.lockstep
 
     def process(self, index: int, count: int) -> "VllmDp":
         """The options of one front end of several, if client_count is not given."""

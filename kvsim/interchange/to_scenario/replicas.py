@@ -3,19 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kvsim.engine.connectors import TIERS
 from kvsim.interchange.merge import POOL, servers_among
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.description import ServerSettings
 from kvsim.readers.detect import Read
+from kvsim.support.parts import LOCKSTEP
 
-# What has one step in flight, and whether a table [scheduler] has two.
-_STEPS_IN_FLIGHT: dict[str, tuple[str, Callable[[dict[str, Any]], bool]]] = {
-    "vllm": ("async_scheduling = false", lambda table: bool(table.get("async_scheduling"))),
-    "sglang": (
-        "disable_overlap_schedule = true",
-        lambda table: not table.get("disable_overlap_schedule"),
-    ),
-}
 _RANK_ROUTERS = {"vllm": "vllm-dp", "sglang": "sglang-dp"}
 
 
@@ -67,14 +61,13 @@ def fleet_of(
     if ranks > 1:
         fleet["router"] = {"kind": _RANK_ROUTERS[engine]}
         if "data_parallel_size" in table["model"]:
-            one_in_flight, two = _STEPS_IN_FLIGHT[engine]
-            if two(table["scheduler"]) or "tier" in table:
+            needs = _lockstep_needs(engine, table)
+            fleet["router"] |= {} if needs else {"lockstep": True}
+            if needs:
                 notes.append(
                     "ranks of shared experts step together: fleet.router.lockstep = true simulates "
-                    f"it, with {one_in_flight} and without tiers"
+                    f"it, with {needs}"
                 )
-            else:
-                fleet["router"]["lockstep"] = True
         if count > 1:
             fleet["cells"] = count
     else:
@@ -82,3 +75,12 @@ def fleet_of(
         if settings.router is None:
             notes.append("no source names the router: round-robin is taken")
     return fleet
+
+
+def _lockstep_needs(engine: str, table: dict[str, Any]) -> str:
+    """What ranks that step together need, and the scenario `table` does not have; "": nothing."""
+    if engine == "sglang":
+        one_step = table["scheduler"].get("disable_overlap_schedule") and "tier" not in table
+        return "" if one_step else "disable_overlap_schedule = true and without tiers"
+    served = all(LOCKSTEP in TIERS.get(each["kind"]).serves for each in table.get("tier", ()))
+    return "" if served else 'tiers of kind = "vllm-offloading" alone'

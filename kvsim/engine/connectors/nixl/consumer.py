@@ -2,6 +2,7 @@
 (base_scheduler.py, pull_scheduler.py, pull_worker.py, vLLM 0.33.0).
 """
 
+from collections import deque
 from collections.abc import Container
 from typing import NamedTuple, Protocol
 
@@ -63,7 +64,8 @@ class NixlConsumer(Connector):
         self._heartbeat_ps, self._fails = heartbeat_ps, fails
         self.recomputes_failed = recomputes_failed
         self._now_ps = 0
-        self._launches = False  # whether the step decided last has tokens
+        # Of steps decided and not launched: whether they have tokens, and their reads.
+        self._decided: deque[tuple[bool, list[PromptRead]]] = deque()
         self._last_beat_ps = 0
         self._waiting: dict[str, RemotePrompt] = {}  # from its arrival until its read is reported
         self._unread: dict[str, RemotePrompt] = {}
@@ -103,8 +105,8 @@ class NixlConsumer(Connector):
             self._asked.append(PromptRead(seq, device_tokens, self._unread.pop(seq.id)))
 
     def scheduled(self, step: Decided) -> None:
-        self._launches = bool(step.stepping)
-        now_ps = self._now_ps
+        self._decided.append((bool(step.stepping), self._asked))
+        self._asked, now_ps = [], self._now_ps
         if not self._waiting or now_ps - self._last_beat_ps < self._heartbeat_ps:
             return
         self._last_beat_ps = now_ps
@@ -127,8 +129,8 @@ class NixlConsumer(Connector):
         return now_ps
 
     def launched(self, now_ps: int, end_ps: int) -> None:
-        at_ps = now_ps + (self.poll_ps if self._launches else self.empty_poll_ps)
-        asked, self._asked = self._asked, []
+        launches, asked = self._decided.popleft()
+        at_ps = now_ps + (self.poll_ps if launches else self.empty_poll_ps)
         for read in asked:
             self._known.setdefault(read.prompt.keeper, at_ps + self._link.handshake_ps)
         for read in (*asked, *self._delayed):  # vLLM posts those that waited after the step's own
@@ -188,8 +190,12 @@ class NixlConsumer(Connector):
         times += [self._known[read.prompt.keeper] for read in self._delayed]
         if self._waiting:
             times.append(self._last_beat_ps + self._heartbeat_ps)
-        return now_ps if self._asked else min(times, default=now_ps)
+        return now_ps if self._is_asked else min(times, default=now_ps)
+
+    @property
+    def _is_asked(self) -> bool:
+        return bool(self._asked or any(asked for _, asked in self._decided))
 
     @property
     def busy(self) -> bool:
-        return bool(self._asked or self._delayed or self._moving)
+        return bool(self._is_asked or self._delayed or self._moving)

@@ -11,7 +11,7 @@ from kvsim.engine.connectors.offloading.keys import ChunkKeys
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.connectors.tiers import BYTES_PER_GB, TierOptions
 from kvsim.plumbing.units import PS_PER_US
-from kvsim.support.parts import TRANSFERS
+from kvsim.support.parts import LOCKSTEP, TRANSFERS
 
 
 class FileSystemTier(TierOptions):
@@ -27,7 +27,7 @@ class FileSystemTier(TierOptions):
         not given: only the threads limit them.
     """
 
-    serves: ClassVar[frozenset[str]] = frozenset((TRANSFERS,))
+    serves: ClassVar[frozenset[str]] = frozenset((LOCKSTEP, TRANSFERS))
 
     n_read_threads: int = Field(16, ge=1, le=4096)
     n_write_threads: int = Field(16, ge=1, le=4096)

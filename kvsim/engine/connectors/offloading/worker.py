@@ -10,6 +10,7 @@ link. A copy has ended when all stages have reported it (kv_connector/v1/offload
 kv_connector/utils.py `KVOutputAggregator`).
 """
 
+from collections import deque
 from collections.abc import Callable
 
 from kvsim.engine.connectors.connector import NOTHING, Report
@@ -37,27 +38,27 @@ class Worker:
     ) -> None:
         self.store, self.load, self.expedited = store, load, expedited
         self._stage, self._group_bytes = stage, group_bytes
+        self._given: deque[tuple[list[CopyJob], list[CopyJob], set[int]]] = deque()
         self._deferred: list[CopyJob] = []
-        self._stores: list[CopyJob] = []
         self._loads: list[CopyJob] = []
-        self._flush: set[int] = set()
         self.journal: ConnectorJournal | None = None
         self.tick_ps = 1
         self.submitted: Callable[[CopyJob], None] | None = None
 
     def give(self, stores: list[CopyJob], loads: list[CopyJob], flush: set[int]) -> None:
-        """Set the stores and loads that a schedule() made. flush: numbers of the stores that its
-        step waits for.
+        """Hand over the stores and loads that a schedule() made, until its step is launched.
+        flush: numbers of the stores that the step waits for.
         """
-        self._stores, self._loads, self._flush = stores, loads, flush
+        self._given.append((stores, loads, flush))
 
     def launch(self, now_ps: int, compute_ps: int) -> int:
         """Submit the copies that precede the step; returns when the step may be launched."""
-        begin_ps, flush = max(now_ps, compute_ps), self._flush
+        begin_ps = max(now_ps, compute_ps)
+        stores, self._loads, flush = self._given.popleft()
         for job in self._deferred:
             self._submit(self.store, "store", job, begin_ps)
         self._deferred = []
-        for job in self._stores:
+        for job in stores:
             if job.number in flush:
                 self._submit(self.store, "store", job, begin_ps)
             else:
@@ -122,8 +123,8 @@ class Workers:
             worker.journal = journal
 
     def give(self, stores: list[CopyJob], loads: list[CopyJob], flush: set[int]) -> None:
-        """Set the stores and loads that a schedule() made on each stage. flush: numbers of the
-        stores that its step waits for.
+        """Hand over the stores and loads that a schedule() made on each stage. flush: numbers of
+        the stores that its step waits for.
         """
         for worker in self.each:
             worker.give(stores, loads, flush)
