@@ -73,7 +73,6 @@ REFUSED = (
     ServerParts(special="items", connector=True, stages=2),
     ServerParts(special="items", schedules=ALONE),
     ServerParts(context=2, allocator="radix"),
-    ServerParts(context=2, drafts=True),
     ServerParts(lockstep=True, stages=2),
     ServerParts(lockstep=True, connector=True, serves=ALONE),
     ServerParts(lockstep=True, one_step=True, depth=2),

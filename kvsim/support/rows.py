@@ -19,7 +19,6 @@ from kvsim.support.parts import (
     CELLS,
     CHANGES,
     CONTEXT,
-    DRAFTS,
     HICACHE,
     INSIDE_BLOCKS,
     LOCKSTEP,
@@ -249,16 +248,6 @@ ROWS: tuple[RefusedPair, ...] = (
         lambda parts: parts.context,
         "leave it out, or take paged alone",
         limit=lambda parts: f"1 under {parts.allocator}",
-    ),
-    RefusedPair(
-        CONTEXT,
-        DRAFTS,
-        lambda parts: parts.context > 1 and parts.drafts,
-        CONTEXT_IN_BLOCKS,
-        "model.decode_context_parallel_size",
-        lambda parts: parts.context,
-        "leave it out, or take paged alone",
-        limit="1 with a drafter",
     ),
     # --- fleets
     RefusedPair(

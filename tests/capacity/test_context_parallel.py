@@ -43,11 +43,13 @@ def scenario(tables: Any, shared: int, **other: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("shared", [2, 8])
-def test_context_parallel_run_has_the_sized_pool(tables: Any, shared: int) -> None:
+@pytest.mark.parametrize(("shared", "drafts"), [(2, 0), (8, 0), (8, 1)])
+def test_context_parallel_run_has_the_sized_pool(tables: Any, shared: int, drafts: int) -> None:
     requests = [Request(f"r{index}", 0, 1000, 20) for index in range(8)]
-    whole = kvsim.simulate(scenario(tables, 1), requests)
-    split = kvsim.simulate(scenario(tables, shared), requests)
+    config = {"method": "mtp", "num_speculative_tokens": drafts, "acceptance_rate": 0.0}
+    other = {"speculative_config": config} if drafts else {}
+    whole = kvsim.simulate(scenario(tables, 1, **other), requests)
+    split = kvsim.simulate(scenario(tables, shared, **other), requests)
     (one,), (many,) = whole.runs, split.runs
     assert many.summary["memory"]["capacity_tokens"] == pytest.approx(
         shared * one.summary["memory"]["capacity_tokens"], rel=1e-4

@@ -1,7 +1,7 @@
 """Settings of a recorded vLLM engine: KV cache groups, speculative decoding and limits."""
 
 from math import gcd, lcm
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -84,6 +84,22 @@ class VllmSpeculation(Options):
         return found
 
 
+def _over_gpus(engine: Any) -> Any:
+    """Settings of an engine under decode context parallelism, with blocks of all GPUs that share a
+    context: each covers the tokens of one block on each of them.
+    """
+    num = engine.get("decode_context_parallel_size", 1) if isinstance(engine, dict) else 1
+    if not isinstance(num, int) or num == 1:
+        return engine
+
+    def scaled(table: Any) -> Any:
+        size = table.get("block_size") if isinstance(table, dict) else None
+        return {**table, "block_size": size * num} if isinstance(size, int) else table
+
+    groups = [scaled(group) for group in engine.get("kv_groups", [])]
+    return {**scaled(engine), "kv_groups": groups}
+
+
 class VllmEngine(Options):
     """Settings of the recorded engine. kv_groups: its KV cache groups, in its order.
 
@@ -93,6 +109,8 @@ class VllmEngine(Options):
     encoder_cache_size: for multimodal models. max_loras: for LoRA. pipeline_parallel_size: number
     of stages, each of which takes the case's cost of a step. data_parallel_size: number of ranks
     that compute each forward together. dp_sync_interval: iterations between their agreements.
+    decode_context_parallel_size: GPUs that share the tokens of a sequence; block_size is then that
+    of all of them together.
     """
 
     num_gpu_blocks: int = Field(ge=2, le=MOST_TOKENS)
@@ -108,6 +126,7 @@ class VllmEngine(Options):
     pipeline_parallel_size: int = Field(1, ge=1, le=64)
     data_parallel_size: int = Field(1, ge=1, le=64)
     dp_sync_interval: int = Field(16, ge=1)
+    decode_context_parallel_size: int = Field(1, ge=1)
     reserve_full_isl: bool = True
     watermark: float = Field(0.0, ge=0.0, lt=1.0)
     semantics: Semantics = "vllm-0.33"
@@ -123,6 +142,11 @@ class VllmEngine(Options):
     encoder_cache_size: int | None = Field(None, ge=1)
     disable_chunked_mm_input: bool = False
     max_loras: int = Field(0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _blocks_of_all_gpus(cls, engine: Any) -> Any:
+        return _over_gpus(engine)
 
     @property
     def as_served(self) -> bool:

@@ -10,13 +10,15 @@ from kvsim.support.table import check
 BLOCK_SIZE = 16  # where no allocator names one: vLLM's default
 
 
-def shared_layout(scenario: Scenario, layout: KVLayout, *, drafted: bool) -> KVLayout:
-    """The layers on one of the GPUs that share tokens. InputError for allocators and drafts that
-    decode context parallelism does not support here.
+def shared_layout(scenario: Scenario, layout: KVLayout) -> KVLayout:
+    """The layers on one of the GPUs that share tokens. InputError for allocators that are not
+    simulated with decode context parallelism.
     """
     num = scenario.model.decode_context_parallel_size
+    if num == 1:
+        return layout
     others = sorted({ALLOCATORS.name_of(each) for each in scenario.allocator} - {"paged"})
-    check(ServerParts(context=num, allocator=", ".join(others) or "paged", drafts=drafted))
+    check(ServerParts(context=num, allocator=", ".join(others) or "paged"))
     return layout.over_gpus(num)
 
 

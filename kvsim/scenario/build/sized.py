@@ -58,14 +58,12 @@ class SizedScenario:
         if options.pipeline_parallel_size > 1:
             every = stages(self.model.layers, options.pipeline_parallel_size, options.stage_layers)
             self.held = model_of(self.model, every[found.stage])
-        self.layout = options.layout(self.held)
-        if options.decode_context_parallel_size > 1:
-            self.layout = shared_layout(scenario, self.layout, drafted=self.drafter is not None)
+        self.layout = shared_layout(scenario, options.layout(self.held))
         self.step_time = step_time_of(
             scenario, self.model, self.devices, self.layout, self.pool, self.drafter
         )
         if self.drafter is not None:
-            self.layout = self._drafted_layout(self.drafter)
+            self.layout = shared_layout(scenario, self._drafted_layout(self.drafter))
         self.labels = scenario.labels()
 
     def chosen(self, label: str | None) -> tuple[AllocatorOptions, str]:
@@ -114,8 +112,7 @@ class SizedScenario:
         parts = []
         for place, stage in enumerate(stages(self.model.layers, count, options.stage_layers)):
             layout = options.layout(model_of(self.model, stage), by_chunk=self._by_chunk)
-            if options.decode_context_parallel_size > 1:
-                layout = shared_layout(self.scenario, layout, drafted=False)
+            layout = shared_layout(self.scenario, layout)
             plan = self._plan(spec.allocator, place, spec.scheduler.block_rules)
             parts.append(replace(spec, layout=layout, plan=plan))
         return tuple(parts)

@@ -60,7 +60,6 @@ def test_host_memory_hit_ends_one_chunk_earlier_with_a_drafter() -> None:
     [
         {"tier": [HOST, {"kind": "file-system"}]},
         {"tier": [{"kind": "vllm-simple-offloading", "kv_offloading_size": 8.0}]},
-        {"model": {"name": "gemma-3-27b", "max_model_len": 8192}},
     ],
 )
 def test_unsupported_connector_with_drafts_is_refused(changes: dict[str, Any]) -> None:

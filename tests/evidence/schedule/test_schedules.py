@@ -32,7 +32,8 @@ CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
 # stages of a pipeline, each the first of its kind that a generator made. 108 is the first in which
 # kvsim once waited for tokens of a victim. 109 to 112 are drafts of DFlash, one a kind of layers.
 # 120 to 125 are drafts over stages beside several block tables, the first drawn of each method.
-# 130 to 132 are drafts of prompts with images, and of requests with adapters; 133 is of ngram.
+# 130 to 132 are drafts of prompts with images, and of requests with adapters; 133 is of ngram,
+# 134 and 135 of GPUs that share a context.
 SERVED = sorted((Path(__file__).parent / "served").glob("*.json"))
 SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
 # Two engines, one for prompts and one for outputs, and a link between them: SGLang's 0.5.23, and
@@ -85,7 +86,7 @@ def test_pd_schedule_difference_names_the_engine_and_row() -> None:
 
 def test_every_recorded_case_is_present() -> None:
     kinds = (CASES, SERVED, SGLANG, HYBRIDS, HICACHE, PAIRS, VLLM_PAIRS, VLLM_RANKS)
-    assert [len(cases) for cases in kinds] == [88, 72, 22, 33, 44, 19, 16, 4]
+    assert [len(cases) for cases in kinds] == [88, 74, 22, 33, 44, 19, 16, 4]
     for cases in kinds:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}
