@@ -75,7 +75,7 @@ REFUSED = (
     ServerParts(context=2, allocator="radix"),
     ServerParts(lockstep=True, stages=2),
     ServerParts(lockstep=True, connector=True, serves=ALONE),
-    ServerParts(lockstep=True, one_step=True, depth=2),
+    ServerParts(lockstep=True, no_tiers=True, depth=2),
     ServerParts(lockstep=True, changes=True),
     ServerParts(lockstep=True, transfers="vllm"),
     ServerParts(cells=2, changes=True),

@@ -35,6 +35,11 @@ class Observer:
         `planned`.
         """
 
+    def launched_together(self, scheduler: Scheduler, plan: Plan, now_ps: int, end_ps: int) -> None:
+        """Called when all ranks that step together have launched a step, which ends at end_ps.
+        plan: what this rank computes in it; empty: nothing.
+        """
+
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         """Called when the outputs of `plan` are processed and finished sequences have freed their
         memory.

@@ -34,11 +34,11 @@ class Forward(NamedTuple):
 class Ranks:
     """The ranks of one server. sync_steps: iterations between two agreements.
 
-    one_step: see `Waves`. num_waves, num_steps: counts so far. num_dummy_steps: dummies so
+    no_tiers: see `Waves`. num_waves, num_steps: counts so far. num_dummy_steps: dummies so
     far, summed over ranks. forwards: receives each forward; None: they are not recorded.
     """
 
-    one_step = False
+    no_tiers = False
 
     def __init__(self, env: EngineClock, sync_steps: int) -> None:
         self._env, self._sync_steps = env, sync_steps

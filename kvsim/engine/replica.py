@@ -273,7 +273,9 @@ def serving(
     """
     scheduler = spec.build()
     if waves is not None:
-        check(spec.parts._replace(lockstep=True, one_step=waves.one_step, depth=spec.depth))
+        sglang = spec.scheduler.engine == "sglang"
+        asked = spec.parts._replace(lockstep=True, no_tiers=waves.no_tiers, sglang=sglang)
+        check(asked._replace(depth=spec.depth))
     if spec.max_steps != 1:
         scheduler.enable_lockstep(spec.depth)
     recorder = recorder or Recorder(spec.capacity_bytes)

@@ -1,12 +1,13 @@
 """Data-parallel ranks in lockstep: each has its own attention, and all share the experts.
 
-SGLang's data-parallel attention, one step at a time: every step of a wave takes as long as that of
+SGLang's data-parallel attention: every step of a wave takes as long as that of
 the slowest rank (vLLM's ranks: ranks.py). A rank without work runs a dummy step. Ranks agree on
 whether any has work in the first step of a wave and then every sync_steps steps. A wave ends when
 no rank has any. The next request starts a wave of all ranks.
 """
 
 from collections.abc import Generator
+from typing import NamedTuple
 
 import simpy
 
@@ -15,7 +16,6 @@ from kvsim.engine.engine import Engine
 from kvsim.engine.moments import PLANS, moment
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Pause
-from kvsim.plumbing.errors import InvariantError
 from kvsim.step import StepShape
 
 
@@ -25,11 +25,13 @@ class Rank:
     """
 
     def __init__(self, engine: Engine) -> None:
-        core = self._core = engine.core
-        if core.steps_ahead:
-            raise InvariantError("an engine of a wave has one step in flight")
-        self._engine = engine
-        self.dummy_ps = core.parts.step_time.step_ps(StepShape((), 1, 1, 1))
+        self._engine, self._core = engine, engine.core
+        self.dummy_ps = self._core.parts.step_time.step_ps(StepShape((), 1, 1, 1))
+
+    @property
+    def steps_ahead(self) -> int:
+        """Steps in flight while the oldest is awaited: 1 under the overlap schedule."""
+        return self._core.steps_ahead
 
     @property
     def has_work(self) -> bool:
@@ -37,15 +39,19 @@ class Rank:
         scheduler = self._core.scheduler
         return bool(scheduler.running) or scheduler.waiting.head is not None
 
-    def planned(self) -> Plan | None:
-        """Schedule the rank's part of the next step; None: it runs a dummy step."""
-        plan = None
+    def planned(self) -> Plan:
+        """Schedule the rank's part of the next step; an empty plan is a dummy step."""
+        plan = Plan()
         while self.has_work:
             plan = self._engine.plan()
             if not plan.empty or not self._core.gave_way(plan):
                 break
         self._core.books.open()
-        return None if plan is None or plan.empty else plan
+        return plan
+
+    def passes_idle(self) -> None:
+        """Run a pass of the scheduler in which no rank has work."""
+        self._engine.plan()
 
     def rests(self, wake: simpy.Event) -> None:
         """Begin an idle time, which ends with `wake`; an arrival triggers it."""
@@ -59,20 +65,52 @@ class Rank:
         if core.now_ps > begin_ps:
             core.books.idled(begin_ps, core.now_ps)
 
-    def stepped(self, plan: Plan, lasts_ps: int) -> None:
-        """Process the outputs of `plan`. lasts_ps: duration of the slowest rank's step."""
-        plan.first_ps = lasts_ps
-        self._engine.commit(plan, 1)
+    def launched(self, plan: Plan, start_ps: int, lasts_ps: int) -> None:
+        """Let `plan` compute from start_ps on, as long as the slowest rank's step."""
+        if not plan.empty:
+            plan.start_ps, plan.first_ps = start_ps, lasts_ps
+        if self._core.observer is not None:
+            now_ps, end_ps = self._core.now_ps, start_ps + lasts_ps
+            self._core.observer.launched_together(self._core.scheduler, plan, now_ps, end_ps)
+
+    def stepped(self, done: Plan, newest: Plan, start_ps: int) -> None:
+        """Process the outputs of `done`, which began at start_ps. newest: the plan launched last;
+        with one step in flight it is `done`.
+        """
+        core, ahead = self._core, self._core.steps_ahead
+        if not done.empty:
+            self._engine.commit(newest, 1)
+            return
+        self.rested(start_ps)
+        core.finished(done, core.now_ps)
+        if ahead and not newest.empty:
+            core.in_flight.append(newest)
+
+    def queued(self, plan: Plan) -> None:
+        """`plan` is in flight, and the next one is scheduled at once."""
+        if not plan.empty:
+            self._core.in_flight.append(plan)
+
+
+class GroupStep(NamedTuple):
+    """A step of all ranks: what each computes in it, and its times in ps."""
+
+    plans: list[Plan]
+    start_ps: int
+    end_ps: int
 
 
 class Waves:
     """Steps all engines of one server in lockstep. sync_steps: steps between two agreements.
 
-    one_step: each has one step in flight, and no connector. num_waves, num_steps: counts so far.
-    num_dummy_steps: dummy steps so far, summed over ranks.
+    Under SGLang's overlap schedule each pass of all ranks launches a step, and then processes the
+    one before it.
+
+    no_tiers: its ranks have no connector. num_waves, num_steps: counts so far. num_dummy_steps:
+    dummy steps so far, summed over ranks.
     """
 
-    one_step = True
+    no_tiers = True
 
     def __init__(self, env: EngineClock, sync_steps: int) -> None:
         self._env, self._sync_steps = env, sync_steps
@@ -102,29 +140,46 @@ class Waves:
 
     def _wave(self) -> Generator[simpy.Event, None, None]:
         self.num_waves += 1
-        steps = 0
+        steps, overlaps = 0, bool(self._ranks[0].steps_ahead)
+        flight: GroupStep | None = None
         while True:
-            begin_ps = int(self._env.now)
             plans = [rank.planned() for rank in self._ranks]
-            if steps == 0 and not self._anyone():
+            if steps == 0 and flight is None and not self._anyone():
                 return  # the arrivals were refused
-            lasts_ps = max(
-                rank.dummy_ps if plan is None else plan.first_ps
-                for rank, plan in zip(self._ranks, plans, strict=True)
-            )
-            yield Pause(self._env, lasts_ps)
-            for rank, plan in zip(self._ranks, plans, strict=True):
-                if plan is None:
-                    self.num_dummy_steps += 1
-                    rank.rested(begin_ps)
-                else:
-                    rank.stepped(plan, lasts_ps)
+            launched = None
+            if flight is None or not all(plan.empty for plan in plans):
+                launched = self._launch(plans, flight)
+            if flight is None and overlaps:
+                for rank, plan in zip(self._ranks, plans, strict=True):
+                    rank.queued(plan)
+                flight = launched
+                continue
+            done = flight or launched
+            assert done is not None
+            yield Pause(self._env, done.end_ps - int(self._env.now))
+            for rank, before, plan in zip(self._ranks, done.plans, plans, strict=True):
+                rank.stepped(before, plan, done.start_ps)
             steps += 1
             self.num_steps += 1
+            flight = launched if overlaps else None
             agree = steps == 1 or steps % self._sync_steps == 0
-            if agree and not self._anyone():
+            if flight is None and agree and not self._anyone():
+                for rank in self._ranks:
+                    rank.passes_idle()
                 return
             yield moment(self._env, 0, PLANS)
+
+    def _launch(self, plans: list[Plan], before: GroupStep | None) -> GroupStep:
+        """Launch the ranks' plans as one step, after the step `before`."""
+        start_ps = int(self._env.now) if before is None else before.end_ps
+        lasts_ps = max(
+            rank.dummy_ps if plan.empty else plan.first_ps
+            for rank, plan in zip(self._ranks, plans, strict=True)
+        )
+        for rank, plan in zip(self._ranks, plans, strict=True):
+            rank.launched(plan, start_ps, lasts_ps)
+        self.num_dummy_steps += sum(plan.empty for plan in plans)
+        return GroupStep(plans, start_ps, start_ps + lasts_ps)
 
     def _anyone(self) -> bool:
         return any(rank.has_work for rank in self._ranks)

@@ -4,7 +4,7 @@ from kvsim.support.parts import ServerParts
 
 NO_STAGES = "take tensor_parallel_size; kvsim memory sizes the stages"
 UNDRAFTED = "take tensor_parallel_size, or leave speculative_config out"
-NO_LOCKSTEP = "leave it out; disable_overlap_schedule = true has one step in flight"
+NO_LOCKSTEP = "leave it out; async_scheduling = false has one step in flight"
 CONTEXT_IN_BLOCKS = "tokens of a sequence are shared by GPUs in vLLM's blocks"
 PARALLEL = "model.pipeline_parallel_size"
 HOST = "allocator.enable_hierarchical_cache"

@@ -46,7 +46,7 @@ class ServerParts(NamedTuple):
     adapter", if a request has one. asker: id of that request. schedules: parts that the scheduler
     works with. whole_form: a step-time form of whole models. context: GPUs that share a context.
 
-    lockstep: data-parallel ranks step together. one_step: with one step in flight, as under
+    lockstep: data-parallel ranks step together. no_tiers: without connectors, as under
     `sglang-dp`. changes: replicas start or die. failure: key that
     names replica `dies`, which fails. cells: cells of the fleet. clients: the number of requests in
     flight is limited. alone: there is one replica.
@@ -91,7 +91,7 @@ class ServerParts(NamedTuple):
     whole_form: str = ""
     context: int = 1
     lockstep: bool = False
-    one_step: bool = False
+    no_tiers: bool = False
     changes: bool = False
     failure: str = ""
     dies: int = 0

@@ -270,8 +270,12 @@ ROWS: tuple[RefusedPair, ...] = (
     ),
     RefusedPair(
         "ranks under `sglang-dp`",
-        "tiers, or two steps in flight",
-        lambda parts: parts.lockstep and parts.one_step and (parts.connector or parts.depth > 1),
+        "tiers, or two steps in flight of another scheduler than SGLang's",
+        lambda parts: (
+            parts.lockstep
+            and parts.no_tiers
+            and (parts.connector or (parts.depth > 1 and not parts.sglang))
+        ),
         lockstep_with,
         "fleet.router.lockstep",
         is_set,

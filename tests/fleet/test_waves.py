@@ -79,12 +79,20 @@ def test_a_long_prompt_on_one_rank_delays_the_tokens_of_all() -> None:
     assert waves(result).waves == 2
 
 
-@pytest.mark.parametrize("changes", fleets.ENGINES[2:], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *fleets.ENGINES[2:],
+        {
+            "scheduler": {"kind": "sglang", "disable_overlap_schedule": True},
+            "allocator": {"kind": "radix"},
+        },
+    ],
+    ids=str,
+)
 def test_one_rank_in_lockstep_equals_the_replica_without_lockstep(changes: dict[str, Any]) -> None:
     """It has nobody to wait for, and no dummy steps where it agrees with itself at once."""
     alone: dict[str, Any] = {**fleets.TABLE, **changes}
-    if "scheduler" in changes:
-        alone["scheduler"] = {**changes["scheduler"], "disable_overlap_schedule": True}
     found = []
     for lockstep in (False, True):
         router = {"kind": "sglang-dp", "lockstep": lockstep}

@@ -48,8 +48,14 @@ class SglangRows(Rows):
             )
         if plan.empty:
             return
-        tree = _radix(scheduler).tree
         members = scheduler.members(plan)
+        self.append(self.row(scheduler, plan, now_ps, members), plan)
+
+    def row(
+        self, scheduler: SglangScheduler, plan: Plan, now_ps: int, members: list[Sequence]
+    ) -> Row:
+        """The row of a step that computes `members`."""
+        tree = _radix(scheduler).tree
         sched = [
             [*_scheduled(scheduler, plan, seq), *self.scheduled(scheduler, seq)] for seq in members
         ]
@@ -80,7 +86,7 @@ class SglangRows(Rows):
         if self._preempts:
             row["preempted"], self._preempted = self._preempted, []
         self._evicted, self._retracted, self._aborted = tree.evicted, [], []
-        self.append(row, plan)
+        return row
 
     def admitted(self, seq: Sequence) -> list[Any]:
         """Further fields of an admitted request in a row."""

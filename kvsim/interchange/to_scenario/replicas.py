@@ -80,7 +80,7 @@ def fleet_of(
 def _lockstep_needs(engine: str, table: dict[str, Any]) -> str:
     """What ranks that step together need, and the scenario `table` does not have; "": nothing."""
     if engine == "sglang":
-        one_step = table["scheduler"].get("disable_overlap_schedule") and "tier" not in table
-        return "" if one_step else "disable_overlap_schedule = true and without tiers"
+        cached = any(each.get("enable_hierarchical_cache") for each in table["allocator"])
+        return "enable_hierarchical_cache = false" if cached else ""
     served = all(LOCKSTEP in TIERS.get(each["kind"]).serves for each in table.get("tier", ()))
     return "" if served else 'tiers of kind = "vllm-offloading" alone'

@@ -43,8 +43,9 @@ SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
 PAIRS = sorted((Path(__file__).parent / "sglang_pd").glob("*.json"))
 VLLM_PAIRS = sorted((Path(__file__).parent / "vllm_pd").glob("*.json"))
 # Data-parallel ranks of vLLM 0.33.0 that compute each forward together: alone, with drafts, and
-# each with host memory.
+# each with host memory. Ranks of SGLang's attention: one step in flight, and the overlap schedule.
 VLLM_RANKS = sorted((Path(__file__).parent / "vllm_dp").glob("*.json"))
+SGLANG_RANKS = sorted((Path(__file__).parent / "sglang_dp").glob("*.json"))
 # SGLang 0.5.23 with its hierarchical cache, on a clock that has copies and a storage. C23 and later
 # are drawn, each the first to show a corner that a simulator got wrong, and C26 overlap in chunks.
 # C28 and later are of seeds 50,000 to 50,249, with a storage: the first three, and each that once
@@ -66,7 +67,9 @@ def test_schedule_is_equal_row_for_row(path: Path) -> None:
     assert verdict.steps >= len(case.requests)
 
 
-@pytest.mark.parametrize("path", [*PAIRS, *VLLM_PAIRS, *VLLM_RANKS], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [*PAIRS, *VLLM_PAIRS, *VLLM_RANKS, *SGLANG_RANKS], ids=lambda path: path.stem
+)
 def test_rows_of_several_engines_equal_the_recording(path: Path) -> None:
     verdict = validate_case(path)
     assert verdict.equal, verdict.text()
@@ -85,8 +88,8 @@ def test_pd_schedule_difference_names_the_engine_and_row() -> None:
 
 
 def test_every_recorded_case_is_present() -> None:
-    kinds = (CASES, SERVED, SGLANG, HYBRIDS, HICACHE, PAIRS, VLLM_PAIRS, VLLM_RANKS)
-    assert [len(cases) for cases in kinds] == [88, 74, 22, 33, 44, 19, 16, 4]
+    kinds = (CASES, SERVED, SGLANG, HYBRIDS, HICACHE, PAIRS, VLLM_PAIRS, VLLM_RANKS, SGLANG_RANKS)
+    assert [len(cases) for cases in kinds] == [88, 74, 22, 33, 44, 19, 16, 4, 2]
     for cases in kinds:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}
