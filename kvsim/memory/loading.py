@@ -125,6 +125,12 @@ class LoadingPromise(Protocol):
         """
         ...
 
+    def blocks_to_load(self, seq: Sequence) -> tuple[int, int]:
+        """(blocks that must be free for a load of all known tokens of `seq` to start, with nothing
+        cached; free blocks).
+        """
+        ...
+
     def lacking_blocks(self, seq: Sequence, num_tokens: int) -> int:
         """Blocks that a sequence with memory still needs for its `num_tokens` known tokens, and for
         the next step if that verifies drafts.

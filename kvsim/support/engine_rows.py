@@ -234,15 +234,6 @@ ENGINE_ROWS: tuple[RefusedPair, ...] = (
         'false, or another method, or semantics = "vllm-0.33"',
         by="vLLM before 0.33, which schedules synchronously then",
     ),
-    RefusedPair(
-        DRAFTS,
-        TRANSFERS,
-        lambda parts: parts.drafts and parts.transfers != "",
-        "prefill and decode engines that draft tokens are not simulated",
-        "speculative_config",
-        nothing,
-        "leave speculative_config or disaggregation out",
-    ),
     # --- tiers
     RefusedPair(
         TIERS,

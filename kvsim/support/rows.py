@@ -209,15 +209,6 @@ ROWS: tuple[RefusedPair, ...] = (
     # --- images and adapters
     RefusedPair(
         SPECIAL,
-        TRANSFERS,
-        lambda parts: parts.special != "" and parts.transfers != "",
-        not_with,
-        "disaggregation",
-        asker_of,
-        "leave the table out",
-    ),
-    RefusedPair(
-        SPECIAL,
         "tiers other than `vllm-offloading` alone, and tiers over stages",
         lambda parts: (
             parts.special != ""

@@ -1,7 +1,7 @@
 """Requests and rows that all schedules recorded from vLLM share."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 from zlib import crc32
 
@@ -110,13 +110,7 @@ class VllmSchedule(Case):
         return RanksReplay(timed, rank_of, ranks, self.step_time, sync_steps).rows()
 
     def replica_spec(self) -> ReplicaSpec:
-        own = {
-            name: request.accept
-            for request in self.requests
-            for name in request.names()
-            if request.accept is not None
-        }
-        return self.engine.replica_spec(RecordedAcceptance(self.accept, own))
+        return self.engine.replica_spec(acceptance(self.accept, self.requests))
 
     def step_time(self) -> StepTime:
         cost, stages = super().step_time(), self.engine.pipeline_parallel_size
@@ -130,3 +124,14 @@ class VllmSchedule(Case):
             by_group=by_group,
             encodes=self.engine.encoder_cache_size is not None,
         )
+
+
+def acceptance(accept: tuple[int, ...], requests: Iterable[VllmRequest]) -> RecordedAcceptance:
+    """The drafts accepted of all requests, and of those that have some of their own."""
+    own = {
+        name: request.accept
+        for request in requests
+        for name in request.names()
+        if request.accept is not None
+    }
+    return RecordedAcceptance(accept, own)

@@ -17,7 +17,7 @@ from evidence.schedule.recording import RecordedCase
 from evidence.schedule.rows import Row
 from evidence.schedule.ticks import MOST_TICKS, TICK_PS, CaseCost, TickCost
 from evidence.schedule.vllm.engine_settings import VllmEngine
-from evidence.schedule.vllm.schedule import VllmRequest
+from evidence.schedule.vllm.schedule import Accepted, VllmRequest, acceptance
 from evidence.schedule.vllm_pd.rows import PairRows, TieredPairRows
 from kvsim.engine.arrivals import Arrivals
 from kvsim.engine.clock import EngineClock
@@ -33,7 +33,6 @@ from kvsim.engine.engine import Engine
 from kvsim.engine.executor.copies import CopyingExecutor
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
-from kvsim.engine.speculation.acceptance import RecordedAcceptance
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request, Stream
@@ -43,7 +42,9 @@ SIDES = ("prefill", "decode")
 
 
 class RecordedNixl(Options):
-    """Settings of NixlConnector, as vLLM resolved them; times in ticks."""
+    """Settings of NixlConnector, as vLLM resolved them; times in ticks. backoff: last tokens of a
+    prompt that the prefill engine leaves to the decode engine.
+    """
 
     role: Literal["kv_producer", "kv_consumer", "kv_both"]
     block_bytes: tuple[int, ...]
@@ -53,6 +54,7 @@ class RecordedNixl(Options):
     window_blocks: tuple[int, ...]
     load_failure: Literal["fail", "recompute"]
     deferred_frees: bool = False
+    backoff: int = Field(0, ge=0)
 
 
 class PairedEngine(VllmEngine):
@@ -130,7 +132,8 @@ class VllmPairCase(RecordedCase):
     engine.
 
     proxy: ticks from the prefill engine's answer to the arrival at the decode engine. transfer:
-    durations of copies to and from the prefill engine's host memory.
+    durations of copies to and from the prefill engine's host memory. accept: number of drafts that
+    each verification of the decode engine accepts, in order.
     """
 
     recognised_by: ClassVar[str] = "engine.prefill"
@@ -143,6 +146,7 @@ class VllmPairCase(RecordedCase):
     proxy: int = Field(0, ge=0, le=MOST_TICKS)
     engine: PairedEngines
     cost: CaseCost
+    accept: tuple[Accepted, ...] = ()
     requests: tuple[PairRequest, ...]
 
     @model_validator(mode="after")
@@ -191,6 +195,8 @@ class PairReplay:
         self._prefill = self._engine("prefill", self._tiered(self._producer()))
         self._consumer = self._reader()
         self._decode = self._engine("decode", self._consumer)
+        self._to_come = sum(len(request.names()) for request in case.requests)
+        self._rows["decode"].stalled = self._stalled
 
     def _rows_of(self, side: str) -> PairRows:
         engine: PairedEngine = getattr(self._case.engine, side)
@@ -199,6 +205,7 @@ class PairReplay:
             by_group=len(engine.kv_groups) > 1,
             defers=engine.pd.deferred_frees,
             fails=engine.pd.load_failure == "fail",
+            encodes=engine.encoder_cache_size is not None,
         )
 
     def rows(self) -> list[Row]:
@@ -206,10 +213,19 @@ class PairReplay:
         self._env.run()
         return [{"side": side, **row} for side in SIDES for row in self._rows[side].rows]
 
+    def _stalled(self) -> None:
+        """The decode engine can never go on: end when no request is to come, as the recorder does.
+        The engine's heartbeats would let no lease end.
+        """
+        if not self._to_come:
+            self._prefill.stop()
+            self._decode.stop()
+
     # --- requests ------------------------------------------------------------------------------
 
     def _submit(self, request: Request) -> None:
         if self._asked[request.id].direct:
+            self._to_come -= 1
             self._decode.submit(request)
         else:
             self._prefill.submit(request._replace(output_tokens=1, max_tokens=1))
@@ -218,6 +234,7 @@ class PairReplay:
         """Handle an answer of the prefill engine, which is sent at the end of the iteration."""
         asked = self._asked[request.id]
         if asked.gone:
+            self._to_come -= 1
             return
         executor = self._prefill.executor
         assert isinstance(executor, CopyingExecutor)
@@ -226,6 +243,7 @@ class PairReplay:
         self._env.timeout(delay).callbacks.append(lambda _: self._pass_on(request.id))
 
     def _pass_on(self, name: str) -> None:
+        self._to_come -= 1
         self._consumer.arrived(name)
         self._decode.submit(self._whole[name])
 
@@ -280,7 +298,7 @@ class PairReplay:
         connector.poll_ps = self._case.link.launch * TICK_PS
         connector.empty_poll_ps = connector.poll_ps if self._case.link.launch_empty else 0
         connector.record(self._rows[side].journal)
-        alone = engine.replica_spec(RecordedAcceptance((), {}))
+        alone = engine.replica_spec(acceptance(self._case.accept, self._case.requests))
         spec = replace(alone, connector=ConnectorPlan(lambda _: connector))
         scheduler = spec.build()
         assert isinstance(scheduler, ContinuousScheduler)

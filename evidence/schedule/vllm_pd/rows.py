@@ -1,6 +1,7 @@
 """Rows of a schedule recorded from two vLLM engines with a NixlConnector between them."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from evidence.schedule.offload import connected_rows
@@ -13,6 +14,8 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.plumbing.units import ceil_div
+from kvsim.sequence import Sequence
 
 LISTS = ("lookup", "reads", "received", "failed_reads", "sent", "expired")
 KEPT_FOR = ("reads", "received", "sent", "expired")  # iterations without tokens have a row for them
@@ -24,14 +27,16 @@ class PairRows(VllmRows):
 
     defers: whether the engine defers frees of blocks that a step in flight may write. fails:
     whether a failed read ends its request. lists: fields that a connector writes. kept_for: fields
-    for which a row without tokens is written.
+    for which a row without tokens is written. stalled: called when requests wait and only an
+    arrival can change that.
     """
 
+    stalled: Callable[[], None] = staticmethod(lambda: None)
     lists: tuple[str, ...] = LISTS
     kept_for: tuple[str, ...] = KEPT_FOR
 
-    def __init__(self, *, by_group: bool, defers: bool, fails: bool) -> None:
-        super().__init__(deque(), stall_once=False, by_group=by_group)
+    def __init__(self, *, by_group: bool, defers: bool, fails: bool, encodes: bool) -> None:
+        super().__init__(deque(), stall_once=False, by_group=by_group, encodes=encodes)
         self.journal = ConnectorJournal()
         self._defers, self._fails = defers, fails
 
@@ -39,9 +44,14 @@ class PairRows(VllmRows):
         """Further fields of a row, from the connectors' events."""
         return {}
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self, scheduler: ContinuousScheduler) -> dict[str, Any]:
         """Counts that the first and the last row contain."""
-        return {"deferred": 0} if self._defers else {}
+        return {"deferred": scheduler.connection.unfreed_blocks} if self._defers else {}
+
+    def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
+        if stalled:
+            self.stalled()
+        return False
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         assert isinstance(scheduler, ContinuousScheduler)
@@ -58,7 +68,7 @@ class PairRows(VllmRows):
             row.update({key: noted.get(key, []) for key in self.lists})
             row["reads"] = [_in_ticks(read) for read in row["reads"]]
             row["kept"] = kept_blocks(scheduler)
-            row.update(self.counts())
+            row.update(self.counts(scheduler))
             row.update(beyond)
             if "heartbeat" in noted:
                 row["heartbeat"] = noted["heartbeat"]
@@ -83,7 +93,7 @@ class PairRows(VllmRows):
         if self._fails:
             row["finished"] += row["failed_reads"]
         row["kept_end"] = kept_blocks(scheduler)
-        row.update((f"{key}_end", value) for key, value in self.counts().items())
+        row.update((f"{key}_end", value) for key, value in self.counts(scheduler).items())
 
 
 class TieredPairRows(PairRows):
@@ -104,8 +114,8 @@ class TieredPairRows(PairRows):
         self._host.name(noted)
         return {"wait": noted["wait"][0] // TICK_PS}
 
-    def counts(self) -> dict[str, Any]:
-        return super().counts() | self._host.counts()
+    def counts(self, scheduler: ContinuousScheduler) -> dict[str, Any]:
+        return super().counts(scheduler) | self._host.counts()
 
 
 def _in_ticks(read: list[Any]) -> list[Any]:
@@ -117,6 +127,17 @@ def _in_ticks(read: list[Any]) -> list[Any]:
 
 def kept_blocks(scheduler: ContinuousScheduler) -> int:
     """Number of blocks of finished requests that are held for transfer."""
+    return sum(_handed_out(scheduler, seq) for seq in scheduler.connection.kept)
+
+
+def _handed_out(scheduler: ContinuousScheduler, seq: Sequence) -> int:
+    """Number of blocks with computed tokens; of recurrent states, the running one of each group."""
     allocator = scheduler.allocator
     assert isinstance(allocator, PagedAllocator)
-    return sum(sum(allocator.held_blocks(seq)) for seq in scheduler.connection.kept)
+    held, skipped = allocator.held_blocks(seq), scheduler.connection.blocks.tables_of(seq)[1]
+    return sum(
+        min(1, num)
+        if group.state_bytes
+        else max(0, min(num, ceil_div(seq.num_computed, group.block_size) - missing))
+        for group, num, missing in zip(allocator.groups, held, skipped, strict=True)
+    )

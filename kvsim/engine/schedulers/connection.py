@@ -12,6 +12,7 @@ from kvsim.engine.schedulers.in_flight import StepsInFlight
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.two_queues import HoldingQueues
 from kvsim.engine.stuck import no_room_for_item
+from kvsim.memory.allocator import Refusal
 from kvsim.memory.loading import LoadingPromise, LoadsBlocks
 from kvsim.plumbing.errors import InvariantError
 from kvsim.results.tier_hits import TierHit
@@ -168,6 +169,22 @@ class Connection:
         first = there[0] if there else self.queues.head
         if first is not None:
             raise no_room_for_item(first.id)
+
+    def give_up(self, head: Sequence) -> Refusal | None:
+        """See `Scheduler.give_up`: a load leaves room for one verification of drafts, and waits for
+        ever in vLLM 0.33 where the pool has no such room.
+        """
+        if not (self.connects and self._drafts):
+            return None
+        need, free = self.blocks.blocks_to_load(head)
+        self.queues.remove(head)
+        return Refusal(
+            "vLLM 0.33 waits for ever to load its prompt, with room for one verification of drafts",
+            need,
+            free,
+            "blocks",
+            "shorten the request or enlarge the pool",
+        )
 
     def quiet_steps(self, plan: Plan, running: tuple[Sequence, ...], limit: int) -> int:
         """Number of further decode steps like `plan`, at most `limit`, that change nothing of the

@@ -64,6 +64,9 @@ class ContinuousScheduler(Scheduler):
             request, self.knobs, self.allocator.chunk_tokens, self.drafter.input_slots
         )
 
+    def give_up(self, head: Sequence) -> Refusal | None:
+        return self.connection.give_up(head)
+
     # --- a step ---------------------------------------------------------------------------------
 
     def schedule(self) -> Plan:

@@ -125,6 +125,13 @@ class BlockLoads:
         tokens = num_tokens + self._drafted_tokens
         return self._need_beside(seq, tokens, whole=True, busy=False)
 
+    def blocks_to_load(self, seq: Sequence) -> tuple[int, int]:
+        num = len(self._sizes.blocks)
+        held = Hits(0, (0,) * num, (NOTHING_FOUND,) * num)
+        tokens = seq.num_tokens
+        need = self._needs.need(seq, held, tokens, whole=True, busy=False, loaded=tokens)
+        return need + self._drafted_blocks, self._pool.num_free
+
     @property
     def _drafted_tokens(self) -> int:
         """Slots that the next step of a sequence needs after its known tokens, for one token and

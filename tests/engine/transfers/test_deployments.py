@@ -58,6 +58,7 @@ def test_k_steps_equal_single_steps_with_prefill_and_decode_replicas(
     requests = data.draw(streams())
     tokens = data.draw(st.sampled_from([1024, 1536, 4096]))
     apart: dict[str, Any] = {"handshake_us": 300.0}
+    more: dict[str, Any] = {}
     if engine.startswith("sglang"):
         apart["num_reserved_decode_tokens"] = data.draw(st.sampled_from([0, 8, 64]))
         apart["decode_radix_cache"] = data.draw(st.booleans())
@@ -74,9 +75,12 @@ def test_k_steps_equal_single_steps_with_prefill_and_decode_replicas(
         apart["proxy_us"] = 200.0
         apart["kv_load_failure_policy"] = data.draw(st.sampled_from(["fail", "recompute"]))
         apart["kv_lease_duration"] = data.draw(st.sampled_from([0.05, 30.0]))
+        if method := data.draw(st.sampled_from(["", "ngram", "eagle"])):
+            drafts = {"num_speculative_tokens": data.draw(st.sampled_from([1, 3]))}
+            more["speculative_config"] = {"method": method, "acceptance_rate": 0.6, **drafts}
     for key in ("failed_reads", "abandoned"):
         apart[key] = data.draw(st.sampled_from([0.0, 0.3]))
-    made = deployed(tables, engine, apart, tokens)
+    made = deployed(tables, engine, apart, tokens, **more)
     fast, single = (
         kvsim.simulate({**made, "max_steps": steps} if steps else made, requests)
         for steps in (None, 1)
