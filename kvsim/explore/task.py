@@ -78,9 +78,11 @@ class RunTask(NamedTuple):
 def _first(requests: Sequence[Request]) -> list[Request]:
     """The first requests, without those that follow a request that is not included."""
     first: dict[str, Request] = {}
+    groups: set[str | None] = set()
     for request in requests[:PREVIEWED]:
-        if request.after is None or request.after in first:
+        if request.after is None or request.after in first or request.after in groups:
             first[request.id] = request
+            groups.add(request.group)
     return list(first.values())
 
 

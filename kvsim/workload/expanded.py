@@ -44,6 +44,8 @@ class Expanded(WorkloadOptions):
         if self.n != 1 or self.of.n != 1:
             raise ValueError("each request is expanded alone: n must be 1")
         undeclared = type(self).model_fields["max_tokens"].get_default(call_default_factory=True)
+        if getattr(self.of, "rounds", None) is not None:
+            raise ValueError("rounds wait for requests, and each token is one here")
         if self.max_concurrency or self.of.max_concurrency:
             raise ValueError("max_concurrency counts requests, and each token is one here")
         if self.priorities or self.adapters or self.max_tokens != undeclared:

@@ -28,6 +28,7 @@ from kvsim.workload.options import (
 )
 from kvsim.workload.prefixes import ItemPool, PrefixPool, draw_items, draw_prefixes
 from kvsim.workload.random import generator
+from kvsim.workload.rounds import RoundOrder, in_rounds
 
 
 class Sessions(WorkloadOptions):
@@ -39,7 +40,8 @@ class Sessions(WorkloadOptions):
     prefixes that the conversation begins with. items: images, sounds and videos, placed before the
     user's message. max_context: a conversation ends before the turn that would not fit, prompt and
     output. In a closed loop a user starts the next conversation after the last answer of the one
-    before.
+    before. rounds: "in-order" or "random": the n-th turn of all conversations begins when the turn
+    before it is answered in all of them. The turns then come by `arrivals`, in that order.
     """
 
     num_sessions: RequestCount
@@ -52,6 +54,7 @@ class Sessions(WorkloadOptions):
     prefixes: tuple[PrefixPool, ...] = ()
     items: tuple[ItemPool, ...] = ()
     max_context: TokenLimit | None = None
+    rounds: RoundOrder | None = None
 
     def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
         """The requests, conversation by conversation, in the order in which conversations start."""
@@ -74,7 +77,7 @@ class Sessions(WorkloadOptions):
         ids = TokenIds()
         prefixes = draw_prefixes(self.prefixes, count, seed, base, ids)
         items = draw_items(self.items, total, seed, base, ids)
-        requests: list[Request] = []
+        conversations: list[list[Request]] = []
         last: list[str | None] = []
         for session in range(count):
             before = -1 if schedule.after is None else int(schedule.after[session])
@@ -104,8 +107,11 @@ class Sessions(WorkloadOptions):
                 here.start,
                 clients.adapters[here.start],
             )
-            requests += made
+            conversations.append(made)
             last.append(made[-1].id if made else start.after)
+        if self.rounds is not None:
+            conversations = in_rounds(conversations, self.arrivals, self.rounds, seed)
+        requests = [request for made in conversations for request in made]
         notes = [*clients.notes(total), *self.arrivals.notes(count)]
         if limit is not None:
             cut = total - len(requests)

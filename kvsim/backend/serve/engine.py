@@ -8,7 +8,7 @@ the launch. That is after the schedule all the same, so the decisions are the sa
 """
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
@@ -94,6 +94,7 @@ class RealTimeEngine:
         self._total = self._missing = len(requests)
         self._coming: list[tuple[int, int, Request]] = []
         self._followers: dict[str, list[tuple[int, Request]]] = {}
+        self._groups = Counter(each.group for each in requests if each.group is not None)
         for order, request in enumerate(requests):
             if request.after is None:
                 self._coming.append((request.arrival_ps, order, request))
@@ -150,7 +151,12 @@ class RealTimeEngine:
     def _left(self, request: Request) -> None:
         """Note that `request` has finished: its follow-ups arrive think_ps from now."""
         self._missing -= 1
-        for order, follower in self._followers.pop(request.id, ()):
+        followers = self._followers.pop(request.id, [])
+        if request.group is not None:
+            self._groups[request.group] -= 1
+            if not self._groups[request.group]:
+                followers += self._followers.pop(request.group, [])
+        for order, follower in followers:
             heappush(self._coming, (self._now_ps + follower.think_ps, order, follower))
         if self._progress is not None:
             self._progress(self._total - self._missing, self._total)

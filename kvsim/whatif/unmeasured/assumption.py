@@ -94,6 +94,7 @@ def _load(workload: Any) -> Iterator[_AssumedPart]:
         "first_prompt": LENGTHS,
         "prompt": LENGTHS,
         "output": LENGTHS,
+        "max_tokens": LENGTHS,
     }
     for name, found in parts.items():
         if isinstance(workload.get(name), Mapping):
