@@ -34,21 +34,25 @@ class NamedState(NamedTuple):
 
 class HoldingPromise(Protocol):
     """Interface for offload copies that pin blocks (as reference counts do), in addition to
-    sequences.
+    sequences. A key names content of one layer group.
     """
 
-    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
+    def keys_of(self, seq: Sequence, start: int, end: int, group: int) -> list[int]:
         """Keys (block hashes) of the blocks of a sequence from index `start` to `end`, as far as
         they have keys.
         """
         ...
 
     def named_blocks(
-        self, seq: Sequence, start: int, end: int
+        self, seq: Sequence, start: int, end: int, group: int
     ) -> list[tuple[int, HeldBlock] | None]:
         """Key and block at each index of a sequence's table from `start` to `end`; None: the
-        content has no key.
+        content has no key. Where a window has freed the block, any cached block with its content.
         """
+        ...
+
+    def named_block(self, number: int) -> tuple[int, HeldBlock] | None:
+        """Key and block of a block number, free or in use; None: the content has no key."""
         ...
 
     def still_free(self, block: FreeBlock) -> FreeBlock | None:

@@ -178,7 +178,7 @@ ENGINE_ROWS: tuple[RefusedPair, ...] = (
     ),
     RefusedPair(
         DRAFTS,
-        "tiers other than `vllm-offloading` alone",
+        "tiers other than `vllm-offloading` and `vllm-simple-offloading`, each alone",
         lambda parts: parts.drafts and bool(parts.tiers) and DRAFTS not in parts.serves,
         "tokens drafted ahead are not simulated with this tier",
         "tier",

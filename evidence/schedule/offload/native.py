@@ -31,7 +31,7 @@ class RecordedGroup(Options):
     stage_bytes: tuple[int, ...] = ()
 
 
-def _reach_of(group: VllmGroup) -> int | None:
+def reach_of(group: VllmGroup) -> int | None:
     """Tokens that the group's layers look back; None for full attention, 0 for recurrent states."""
     if group.kind == "recurrent":
         return 0
@@ -79,7 +79,7 @@ class NativeOffload(Options):
                 each.tokens_per_block,
                 each.tokens_per_chunk // each.tokens_per_block,
                 each.block_bytes,
-                _reach_of(kinds[each.group]),
+                reach_of(kinds[each.group]),
                 kinds[each.group].chunk_tokens is not None,
                 bool(kinds[each.group].drops),
             )

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from evidence.schedule.offload.costs import TransferCost, connector_of
+from evidence.schedule.offload.native import reach_of
 from evidence.schedule.offload_simple.rows import RecordedNames, SimpleRows
 from evidence.schedule.ticks import TICK_PS
 from evidence.schedule.vllm.engine_settings import VllmEngine
@@ -15,7 +16,7 @@ from evidence.schedule.vllm.schedule import VllmSchedule
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.connectors.simple.connector import SimpleConnector
-from kvsim.engine.connectors.simple.settings import SimpleSettings
+from kvsim.engine.connectors.simple.settings import SimpleGroup, SimpleSettings
 from kvsim.engine.connectors.tiers import ConnectorPlan
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.plumbing.options import Options
@@ -60,6 +61,7 @@ class SimpleCase(VllmSchedule):
             offload.cpu_blocks,
             offload.lazy,
             offload.lazy_target,
+            groups=self._groups(),
         )
 
         def build(_: Shared) -> Connector:
@@ -70,10 +72,25 @@ class SimpleCase(VllmSchedule):
         plan = ConnectorPlan(build, holds=True, serves=frozenset())
         return replace(super().replica_spec(), connector=plan)
 
+    def _groups(self) -> tuple[SimpleGroup, ...]:
+        listed, speculative = self.engine.kv_groups, self.engine.speculative
+        drops = speculative is not None and speculative.drop_last_block
+        known = any(group.drops for group in listed)
+        return tuple(
+            SimpleGroup(
+                kind,
+                reach_of(group),
+                drops and (group.drops or not known) and group.kind != "recurrent",
+            )
+            for kind, group in enumerate(listed)
+            for _ in range(group.groups)
+        )
+
     def observer(
         self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool
     ) -> SimpleRows:
-        blocks = RecordedNames(self.requests, self.engine.block_size)
+        groups = len(self._groups())
+        blocks = RecordedNames(self.requests, self.engine.block_size, groups)
         overlaps = self.engine.async_scheduling
         alone = self.engine.speculative is None and len(self.engine.kv_groups) == 1
         return SimpleRows(

@@ -10,9 +10,11 @@ from evidence.schedule.rows import Row
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.simple.connector import SimpleConnector
 from kvsim.engine.plan import Plan
+from kvsim.engine.policies.queue import FcfsQueue, PriorityQueue
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.request import Request
+from kvsim.sequence import Sequence
 
 
 class RecordedNames:
@@ -20,20 +22,29 @@ class RecordedNames:
     it.
 
     A request's content is its prompt and its output without the last token. size: tokens per block.
+    groups: number of block tables; with several, names are of the request itself, and end with the
+    table.
     """
 
-    def __init__(self, requests: Iterable[CaseRequest], size: int) -> None:
+    def __init__(self, requests: Iterable[CaseRequest], size: int, groups: int) -> None:
+        self._ends = [f"/{g}" for g in range(groups)] if groups > 1 else [""]
         self._of: dict[str, list[str]] = {}
         first: dict[int, str] = {}
         for request in (each for listed in requests for each in listed.requests()):
             called, chain = self._of.setdefault(request.id, []), 0
             for place, block in enumerate(_blocks_of(request, size)):
                 chain = hash((chain, block))
-                called.append(first.setdefault(chain, f"{request.id}#{place}"))
+                name = f"{request.id}#{place}"
+                called.append(name if groups > 1 else first.setdefault(chain, name))
 
-    def of(self, name: str) -> list[str]:
-        """The names of a request's blocks."""
-        return self._of[name]
+    @property
+    def several_tables(self) -> bool:
+        """Whether there are several block tables."""
+        return len(self._ends) > 1
+
+    def of(self, name: str) -> list[list[str]]:
+        """The names of a request's blocks, in each table."""
+        return [[each + end for each in self._of[name]] for end in self._ends]
 
 
 def _blocks_of(request: Request, size: int) -> list[tuple[int, ...]]:
@@ -63,7 +74,8 @@ class SimpleRows(ConnectedRows):
         overlaps: bool,
         sorts_loads: bool,
     ) -> None:
-        super().__init__(by_step, stall_once=stall_once, by_group=False, overlaps=overlaps)
+        several = blocks.several_tables
+        super().__init__(by_step, stall_once=stall_once, by_group=several, overlaps=overlaps)
         self.blocks, self.sorts_loads = blocks, sorts_loads
 
     def watch(self, connector: Connector) -> None:
@@ -78,10 +90,16 @@ class SimpleRows(ConnectedRows):
     def further(self, scheduler: Scheduler, plan: Plan, events: dict[str, list[Any]]) -> Row:
         assert isinstance(scheduler, ContinuousScheduler)
         assert self._simple is not None
-        for seq in events.pop("asking", ()):
-            called = self.blocks.of(seq.id)
-            keys = scheduler.connection.device.keys_of(seq, 0, len(called))
-            self.names.update(zip(keys, called, strict=True))
+        asking: Iterable[Sequence] = events.pop("asking", ())
+        if self.blocks.several_tables:  # this recorder named the blocks of all requests, each time
+            queues = scheduler.connection.queues
+            assert isinstance(queues.waiting, FcfsQueue | PriorityQueue)
+            asking = (*queues.waiting.in_order, *queues.holding, *scheduler.running)
+        for seq in asking:
+            for g, called in enumerate(self.blocks.of(seq.id)):
+                keys = scheduler.connection.device.keys_of(seq, 0, len(called), g)
+                for key, name in zip(keys, called, strict=True):
+                    self.names.setdefault(key, name)
         for entry in events.get("stores", ()):
             entry[1] = [self.names[key] for key in entry[1]]
         for entry in events.get("loads", ()):

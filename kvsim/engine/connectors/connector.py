@@ -142,15 +142,17 @@ class DeviceBlocks(Protocol):
         """
         ...
 
-    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
+    def keys_of(self, seq: Sequence, start: int, end: int, group: int) -> list[int]:
         """Cache keys of the blocks `start` to `end` - 1 of a sequence; see `HoldingPromise`, as for
-        the next four methods.
+        the next five methods.
         """
         ...
 
     def named_blocks(
-        self, seq: Sequence, start: int, end: int
+        self, seq: Sequence, start: int, end: int, group: int
     ) -> list[tuple[int, HeldBlock] | None]: ...
+
+    def named_block(self, number: int) -> tuple[int, HeldBlock] | None: ...
 
     def still_free(self, block: FreeBlock) -> FreeBlock | None: ...
 

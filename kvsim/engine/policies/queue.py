@@ -10,7 +10,7 @@ Order = Literal["fcfs", "priority"]
 
 
 class WaitingQueue(Protocol):
-    """The interface of the waiting queue. Iteration gives its sequences in order."""
+    """The interface of the waiting queue."""
 
     def __len__(self) -> int: ...
 
@@ -58,6 +58,11 @@ class FcfsQueue:
     def pop(self) -> Sequence:
         return self._waiting.popleft()
 
+    @property
+    def in_order(self) -> list[Sequence]:
+        """All waiting sequences, the first one first."""
+        return list(self._waiting)
+
     def remove(self, seq: Sequence) -> None:
         self._waiting.remove(seq)
 
@@ -90,6 +95,11 @@ class PriorityQueue:
 
     def pop(self) -> Sequence:
         return heappop(self._heap)[3]
+
+    @property
+    def in_order(self) -> list[Sequence]:
+        """All waiting sequences, the first one first."""
+        return [entry[3] for entry in sorted(self._heap)]
 
     def remove(self, seq: Sequence) -> None:
         self._heap = [entry for entry in self._heap if entry[3] is not seq]

@@ -125,13 +125,16 @@ class ConnectedDevice:
             return seq.placeholders
         return plan.outputs.get(seq, 0)
 
-    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
-        return self._holding.keys_of(seq, start, end)
+    def keys_of(self, seq: Sequence, start: int, end: int, group: int) -> list[int]:
+        return self._holding.keys_of(seq, start, end, group)
 
     def named_blocks(
-        self, seq: Sequence, start: int, end: int
+        self, seq: Sequence, start: int, end: int, group: int
     ) -> list[tuple[int, HeldBlock] | None]:
-        return self._holding.named_blocks(seq, start, end)
+        return self._holding.named_blocks(seq, start, end, group)
+
+    def named_block(self, number: int) -> tuple[int, HeldBlock] | None:
+        return self._holding.named_block(number)
 
     def still_free(self, block: FreeBlock) -> FreeBlock | None:
         return self._holding.still_free(block)

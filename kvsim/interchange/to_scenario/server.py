@@ -27,8 +27,8 @@ from kvsim.vllm.versions import newer_than_known
 
 _NOT_BESIDE_DRAFTS = (
     "the host memory behind the device is left out: where tokens are drafted ahead, "
-    "vllm-offloading alone is simulated, and not by dflash (without [speculative_config], [[tier]] "
-    "is)"
+    "vllm-offloading or vllm-simple-offloading is simulated, alone and not by dflash (without "
+    "[speculative_config], [[tier]] is)"
 )
 _V1 = (0, 8)
 _TIERS_SINCE = (0, 12)  # schedules since then are replayed as those of 0.33, connectors too

@@ -174,16 +174,25 @@ class AdmissionNeeds:
         return Hits(hits.tokens, hits.first, found, hits.junction)
 
     def need(
-        self, seq: Sequence, hits: Hits, tokens: int, *, whole: bool, busy: bool, loaded: int = 0
+        self,
+        seq: Sequence,
+        hits: Hits,
+        tokens: int,
+        *,
+        whole: bool,
+        busy: bool,
+        loaded: int = 0,
+        begun: bool = False,
     ) -> int:
         """Free blocks that an admission of `seq` with these hits takes or requires. whole: require
         blocks for all its tokens, computed chunk by chunk. loaded: number of tokens that are hit or
-        loaded, and so not computed.
+        loaded, and so not computed. begun: it has its scratch states.
         """
         states = 1 + self.leaves_checkpoint(seq, hits.tokens, tokens)
+        scratch = 0 if begun else self._scratch
         watermark = self._watermark_blocks if busy or self._rules.watermark_when_idle else 0
         lookahead = 0 if whole else self._drafts.room(tokens) - tokens
-        return watermark + self._of(hits, tokens, states, whole, lookahead, loaded)
+        return watermark + self._of(hits, tokens, (states, scratch), whole, lookahead, loaded)
 
     def need_of_head(self, head: Sequence, hits: Hits, *, busy: bool) -> int:
         """`need` of the head of the waiting queue, for all its tokens."""
@@ -236,10 +245,16 @@ class AdmissionNeeds:
         return group.blocks_at_once(tokens, min(self._drafts.redrafted + self._most_tokens, most))
 
     def _of(
-        self, hits: Hits, tokens: int, states: int, whole: bool, lookahead: int, loaded: int
+        self,
+        hits: Hits,
+        tokens: int,
+        states: tuple[int, int],
+        whole: bool,
+        lookahead: int,
+        loaded: int,
     ) -> int:
         """Free blocks that a sequence with these hits takes for its first `tokens` tokens. states:
-        positions of state tables, without those for drafts.
+        positions of state tables, without those for drafts, and these.
 
         whole: all tokens are computed chunk by chunk, so that windows free blocks meanwhile.
         lookahead: slots of drafts after the tokens; drafts take no states. loaded: number of tokens
@@ -250,7 +265,7 @@ class AdmissionNeeds:
             size, hit = group.block_size, ceil_div(hits.tokens, group.block_size)
             most = ceil_div(tokens + lookahead, size)
             if group.state_bytes:  # however many it computes
-                most = min(ceil_div(tokens, size), hit + states) + self._scratch
+                most = min(ceil_div(tokens, size), hit + states[0]) + states[1]
             elif whole:
                 most = self._most_blocks(group, tokens)
                 if loaded:

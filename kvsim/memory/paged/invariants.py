@@ -58,8 +58,7 @@ def check_tables(
     tables: BlockTables, live: Iterable[tuple[int, Table]], copied: Sequence[Extent]
 ) -> None:
     """Raise InvariantError unless the totals of `tables` equal those of `live`, pairs of valid
-    slots and table. copied: blocks that copies to host memory hold, single blocks of the only
-    table.
+    slots and table. copied: single blocks that copies to host memory hold.
     """
     ends = tables.copies.ends
     states = pad = 0
@@ -91,9 +90,11 @@ def check_tables(
             else:
                 start = (table.skipped[g] + shared) * group.block_size
                 used += max(0, tokens - start) * group.slot_bytes  # a load may end behind a window
-    alone = len(set(copied) - seen)  # full blocks that no sequence holds
-    used += alone * tables.groups[0].block_size * tables.groups[0].slot_bytes
-    pad += alone * tables.shapes.pads[0]
+    for block in set(copied) - seen:  # full blocks that no sequence holds
+        group = tables.groups[block.group]
+        used += 0 if group.state_bytes else group.block_size * group.slot_bytes
+        states += group.state_bytes
+        pad += tables.shapes.pads[block.group]
     parts += [[(0, block, 1)] for block in copied]
     lists += [block.blocks for block in copied]
     check_pool(tables._pool, parts, num_blocks + len(copied), lists)

@@ -8,7 +8,7 @@ from kvsim.memory.allocator import Demand
 from kvsim.memory.loading import FreeBlock, NamedState
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly
-from kvsim.memory.paged.blocks import NOTHING_FOUND, OUTPUT, Extent, Found, Table
+from kvsim.memory.paged.blocks import NOTHING_FOUND, Extent, Found, Table
 from kvsim.memory.paged.group_lookup import Hits
 from kvsim.memory.paged.session_hint import NO_HINT
 from kvsim.memory.parts import ARRIVING, KEPT_FOR_READERS, Parts
@@ -93,7 +93,7 @@ class BlockLoads:
         return True
 
     def leave_behind(self, seq: Sequence) -> None:
-        self._cache.finished(seq.memory)
+        self._cache.finished(seq.memory, seq.final_tokens)
         if self._shapes.slides:
             self._tables.give_back_below(seq.memory, seq.memory.tokens)
 
@@ -149,7 +149,8 @@ class BlockLoads:
         """Number of blocks that a sequence needs beyond those in its table."""
         num = len(self._sizes.blocks)
         held = Hits(seq.memory.count * self._sizes.unit, (0,) * num, (NOTHING_FOUND,) * num)
-        need = self._needs.need(seq, held, tokens, whole=whole, busy=busy)
+        begun = seq.memory.begun
+        need = self._needs.need(seq, held, tokens, whole=whole, busy=busy, begun=begun)
         return max(0, need)
 
     def junction_tokens(self, seq: Sequence) -> int:
@@ -193,12 +194,13 @@ class BlockLoads:
 
 class CopiedBlocks:
     """Blocks that offload copies pin in addition to sequences: see
-    `kvsim.memory.loading.HoldingPromise`. All layers share one table of single blocks.
+    `kvsim.memory.loading.HoldingPromise`. All groups have blocks of the same number of tokens.
     """
 
     def __init__(self, parts: Assembly) -> None:
         self._pool, self._tables = parts.pool, parts.tables
         self._cache, self._decoding = parts.cache, parts.decoding
+        self._live, self._num_groups = parts.live, len(parts.sizes.blocks)
         self._copied: dict[Extent, int] = {}  # each with the number of copies
 
     @property
@@ -212,14 +214,42 @@ class CopiedBlocks:
         """The pinned blocks, each once for every copy."""
         return [block for block, num in self._copied.items() for _ in range(num)]
 
-    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
-        return self._cache.table_of(seq).runs.listed(start, end)
+    def keys_of(self, seq: Sequence, start: int, end: int, group: int) -> list[int]:
+        keys = self._cache.table_of(seq).runs.listed(start, end)
+        return [key * self._num_groups + group for key in keys]
 
-    def named_blocks(self, seq: Sequence, start: int, end: int) -> list[tuple[int, Extent] | None]:
+    def named_blocks(
+        self, seq: Sequence, start: int, end: int, group: int
+    ) -> list[tuple[int, Extent] | None]:
         self._decoding.catch_up(seq)
         table: Table = seq.memory
-        blocks = [table.block_at(0, place) for place in range(start, end)]
-        return [None if block is None or block.key < 0 else (block.key, block) for block in blocks]
+        parts = table.parts[group]
+        last, known = parts[-1][0] if parts else -1, len(table.runs)
+        found: list[tuple[int, Extent] | None] = []
+        for place in range(start, min(end, last + 1)):
+            block = table.block_at(group, place)
+            if block is None and place < known:
+                block = self._pool.block_of(group, table.runs.at(place))
+            found.append(self._named(block))
+        return found
+
+    def named_block(self, number: int) -> tuple[int, Extent] | None:
+        block = self._pool.back.block(number)
+        if block is None:
+            tables = (table for seq in self._live.seqs for table in seq.memory.parts)
+            held = (extent for parts in tables for _, extent, _ in parts)
+            used = (*held, *self._copied)
+            block = next((each for each in used if each.blocks[0] == number), None)
+        return self._named(block)
+
+    def _named(self, block: Extent | None) -> tuple[int, Extent] | None:
+        if block is None or block.key < 0:
+            return None
+        return self._key(block), block
+
+    def _key(self, block: Extent) -> int:
+        """The key of a block's content in its group; -1 without one."""
+        return block.key * self._num_groups + block.group if block.key >= 0 else -1
 
     def still_free(self, block: FreeBlock) -> FreeBlock | None:
         if block.block is not None and block.block.waits:
@@ -227,7 +257,7 @@ class CopiedBlocks:
         if block.number in self._pool.front.numbers():
             return FreeBlock(block.number, -1, None)
         extent = self._pool.back.block(block.number)
-        return None if extent is None else _free(extent)
+        return None if extent is None else self._free(extent)
 
     def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
         found: list[FreeBlock] = []
@@ -237,26 +267,26 @@ class CopiedBlocks:
             found = [FreeBlock(number, -1, None) for number in blank[start : start + most]]
         extent = None if after is None else after.block
         behind = self._pool.back.after(extent, most - len(found))
-        return found + [_free(each) for each in behind]
+        return found + [self._free(each) for each in behind]
 
     def hold(self, blocks: list[Extent]) -> None:
         for block in blocks:
             if not block.owners:
-                self._tables.held_for_copy(1)
+                self._tables.held_for_copy(block.group, 1)
             self._pool.share(Found(1, 0, [(block, 1)]), 0, [])
             self._copied[block] = self._copied.get(block, 0) + 1
 
     def let_go(self, blocks: list[Extent]) -> None:
         for block in blocks:
             if block.owners == 1:
-                self._tables.held_for_copy(-1)
+                self._tables.held_for_copy(block.group, -1)
             if self._copied[block] == 1:
                 del self._copied[block]
             else:
                 self._copied[block] -= 1
-            self._pool.give_back_singly([(0, block, 1)], OUTPUT, block.num_prompt, (), hint=NO_HINT)
+            why = self._tables.why[block.group]
+            self._pool.give_back_singly([(0, block, 1)], why, block.num_prompt, (), hint=NO_HINT)
         self._pool.given_back()
 
-
-def _free(extent: Extent) -> FreeBlock:
-    return FreeBlock(extent.blocks[0], max(extent.key, -1), extent)
+    def _free(self, extent: Extent) -> FreeBlock:
+        return FreeBlock(extent.blocks[0], self._key(extent), extent)

@@ -251,9 +251,11 @@ class PrefixCache:
         self._names.register(table, full, in_step=True)
         return full == self._most_registered(table)
 
-    def finished(self, table: Table) -> None:
-        """Cache the full blocks of a finished sequence without drafts."""
-        if self.enabled and self._speculation is None:
+    def finished(self, table: Table, final_tokens: int) -> None:
+        """Cache the full blocks of a finished sequence."""
+        if self._speculation is not None:
+            self.cover(table, final_tokens, final_tokens, in_step=False)
+        elif self.enabled:
             full = min(table.tokens // self._size, len(table.runs) // self.units)
             if full > table.registered:
                 self._names.register(table, full, in_step=False)

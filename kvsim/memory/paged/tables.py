@@ -52,11 +52,11 @@ class BlockTables:
         self.counts_units = not (pool.tracked or self._scratch)
         self._single = [g for g in range(len(groups)) if g not in shapes.placed]
         # Reasons to cache blocks, other than full attention's PROMPT.
-        self._why = [
+        self.why = [
             STATE if group.state_bytes else OUTPUT if reach is None else WINDOW
             for group, reach in zip(groups, shapes.reaches, strict=True)
         ]
-        self.copies = Copies(pool, self._why)
+        self.copies = Copies(pool, self.why)
         # Groups with single blocks, as states are: they are few, with gaps.
         self._singly = [pool.singly or bool(group.state_bytes) for group in groups]
         # Whether the order of the freed blocks can be observed.
@@ -81,11 +81,10 @@ class BlockTables:
         self.used_bytes += slots * group.slot_bytes + states
         self.state_bytes += states
 
-    def held_for_copy(self, blocks: int) -> None:
-        """Count `blocks` more full blocks that only copies pin; negative to subtract. Only for
-        models with a single table.
-        """
-        self._book(0, blocks, blocks * self._sizes.blocks[0])
+    def held_for_copy(self, g: int, blocks: int) -> None:
+        """Count `blocks` more full blocks of group g that only copies pin; negative to subtract."""
+        slots = 0 if self.groups[g].state_bytes else self._sizes.blocks[g]
+        self._book(g, blocks, blocks * slots)
 
     def _book_scratch(self, tables: int, state_bytes: int) -> None:
         """Count scratch states (held, not used) of `tables` more tables of a group. state_bytes:
@@ -395,7 +394,7 @@ class BlockTables:
             if known and (self._names.names_late or not self._names.names_private):
                 kept = self._names.places(table, g, self._names.known_blocks(known, g))
             prompt_end = 0
-            if self._why[g] == OUTPUT:  # full attention: blocks without gaps
+            if self.why[g] == OUTPUT:  # full attention: blocks without gaps
                 prompt_end = self._num_prompt(g, table)
             if self._singly[g]:
                 if each.states:
@@ -426,7 +425,7 @@ class BlockTables:
         become blank. slot_blocks, slots: number of full blocks among these, and other valid slots.
         """
         size, hint = self._sizes.blocks[g], table.hint
-        shared = self._pool.give_back_singly(parts, self._why[g], prompt_end, nameless, hint=hint)
+        shared = self._pool.give_back_singly(parts, self.why[g], prompt_end, nameless, hint=hint)
         if shared:
             shared -= self.copies.num_alone([(extent, 1) for _, extent, _ in parts])
         self._book(g, shared - len(parts), (shared - slot_blocks) * size - slots)
@@ -449,7 +448,7 @@ class BlockTables:
             num += count
         num_blank = max(0, held - num - len(nameless))
         shared = self._pool.give_back(
-            parts, self._why[g], prompt_end, nameless, num_blank, blocks, start
+            parts, self.why[g], prompt_end, nameless, num_blank, blocks, start
         )
         if shared:
             self._book(g, shared, shared * self._sizes.blocks[g])

@@ -59,7 +59,7 @@ def test_host_memory_hit_ends_one_chunk_earlier_with_a_drafter() -> None:
     "changes",
     [
         {"tier": [HOST, {"kind": "file-system"}]},
-        {"tier": [{"kind": "vllm-simple-offloading", "kv_offloading_size": 8.0}]},
+        {"tier": [{"kind": "lmcache", "max_local_cpu_size": 1.0}]},
     ],
 )
 def test_unsupported_connector_with_drafts_is_refused(changes: dict[str, Any]) -> None:

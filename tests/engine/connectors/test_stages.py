@@ -197,13 +197,12 @@ def test_host_memory_works_with_drafts_over_stages() -> None:
         ({"tier": [HOST, {"kind": "file-system"}]}, "tier"),
         ({"tier": [HOST | {"kind": "vllm-simple-offloading"}]}, "tier"),
         ({"tier": [{"kind": "lmcache", "max_local_cpu_size": 1.0}]}, "tier"),
-        ({"speculative_config": DRAFTS}, "scheduler.async_scheduling"),
         (
             {"model": {"name": "llama-3.1-8b", "pipeline_parallel_size": 3}},
             "model.pipeline_parallel_size",
         ),
     ],
-    ids=["files", "simple", "lmcache", "drafts", "unlike stages"],
+    ids=["files", "simple", "lmcache", "unlike stages"],
 )
 def test_unsupported_tier_options_over_stages_are_refused(
     changes: dict[str, Any], where: str

@@ -36,6 +36,8 @@ SETS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "simple": ([SIMPLE], {"async_scheduling": True}),
     "lazy": ([SIMPLE | {"lazy_offload": True}], {}),
 }
+GEMMA = {"name": "gemma-3-27b", "max_model_len": 8192}
+EAGLE = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7}
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -58,6 +60,15 @@ def check_single_steps(table: dict[str, Any]) -> None:
     assert together.simulated() == singly.simulated()
     assert together.offloading is not None
     assert together.offloading.tiers[0].stored_bytes > 0
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("changes", [{"model": GEMMA}, {"speculative_config": EAGLE}], ids=str)
+def test_k_steps_equal_single_steps_with_a_second_pool(changes: dict[str, Any], lazy: bool) -> None:
+    small = {"num_sessions": 6, "turns": {"kind": "fixed", "tokens": 4}}
+    table = conversations(9000, **small) | {"tier": [SIMPLE | {"lazy_offload": lazy}]} | changes
+    table["scheduler"] = {"kind": "continuous", "async_scheduling": not lazy}
+    check_single_steps(table)
 
 
 def test_windows_and_full_attention_share_host_memory() -> None:
@@ -176,7 +187,7 @@ PAIR = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}}
             },
             "tier.1.shared",
         ),
-        ({"tier": [SIMPLE], "model": {"name": "gemma-3-27b"}}, "tier.0.kind"),
+        ({"tier": [SIMPLE], "model": {"name": "mistral-7b-v0.1"}}, "tier.0.kind"),
         ({"tier": [HOST], "model": {"name": "falcon-mamba-7b"}}, "allocator.enable_prefix_caching"),
         (
             {"tier": [HOST], "model": {"name": "qwen3.5-4b"}}

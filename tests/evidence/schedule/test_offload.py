@@ -25,4 +25,4 @@ def test_every_recorded_case_is_present() -> None:
     recorded = {path.name.removesuffix(".json") for path in CASES}
     beside = {path.name for path in CASES[0].parent.glob("*.expected.json.gz")}
     assert beside == {f"{name}.expected.json.gz" for name in recorded}
-    assert len(CASES) == 76
+    assert len(CASES) == 80

@@ -17,7 +17,9 @@ from kvsim.engine.connectors.connector import (
 from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.connectors.simple.copies import BlockPair, SimpleLoad, SimpleStore
 from kvsim.engine.connectors.simple.host_blocks import HostBlocks
+from kvsim.engine.connectors.simple.lookup import HostLookup
 from kvsim.engine.connectors.simple.settings import SimpleSettings
+from kvsim.engine.connectors.simple.told_tables import ToldTables
 from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST, TierTotals
 from kvsim.memory.loading import FreeBlock, HeldBlock
 from kvsim.sequence import Sequence
@@ -36,7 +38,9 @@ class SimpleConnector(Connector):
         self.settings, self.store, self.load = settings, store, load
         self.host = HostBlocks(settings.host_blocks)
         self._pinned: dict[Sequence, list[int]] = {}  # hits of sequences that wait
-        self._after: dict[Sequence, int] = {}  # blocks that each has offered
+        self._after: dict[Sequence, list[int]] = {}  # blocks that each has offered, by group
+        self._lookup = HostLookup(settings.groups, settings.block_tokens)
+        self._tables = ToldTables(settings)
         self._ended = False  # whether a sequence has ended since the last step
         self._storing: set[HeldBlock] = set()
         self._rest: list[BlockPair] = []  # of finished sequences, for the next copy
@@ -57,27 +61,34 @@ class SimpleConnector(Connector):
 
     def matched(self, seq: Sequence, device_tokens: int) -> RemoteMatch | None:
         self._unpin(seq)
-        size = self.settings.block_tokens
-        found: list[int] = []
-        for key in self.device.keys_of(seq, device_tokens // size, (seq.num_tokens - 1) // size):
-            block = self.host.find(key)
-            if not block:
-                break
-            found.append(block)
-        if found:
-            self.host.hold(found)
-            self._pinned[seq] = found
+        size, host, groups = self.settings.block_tokens, self.host, range(self._num_groups)
+        first, end = device_tokens // size, seq.num_tokens // size
+        num = 0
+        if not device_tokens % size:
+            keys = [self.device.keys_of(seq, first, end, g) for g in groups]
+            most, limit = (seq.num_tokens - 1) // size - first, len(keys[0])
+            num = self._lookup.find(
+                min(most, limit), limit, lambda g, place: host.find(keys[g][place]) > 0
+            )
+        if num:
+            self._pinned[seq] = found = [
+                host.find(keys[g][place]) for g in groups for place in self._lookup.needed(g, num)
+            ]
+            host.hold(found)
         if self.journal is not None:
             self.journal.add("asking", seq)
-            tokens = len(found) * size
-            self.journal.add("lookup", [seq.id, device_tokens, tokens, "async" if found else ""])
-        return RemoteMatch(len(found) * size, waits=True) if found else NO_MATCH
+            self.journal.add("lookup", [seq.id, device_tokens, num * size, "async" if num else ""])
+        return RemoteMatch(num * size, waits=True) if num else NO_MATCH
+
+    @property
+    def _num_groups(self) -> int:
+        return len(self.settings.groups)
 
     def _unpin(self, seq: Sequence) -> None:
         self.host.let_go(self._pinned.pop(seq, []))
 
     def allocated(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> None:
-        self._after.setdefault(seq, 0)
+        self._after.setdefault(seq, [0] * self._num_groups)
         if match.tokens:
             blocks = self._pinned[seq]
             self.host.hold(blocks)
@@ -91,11 +102,12 @@ class SimpleConnector(Connector):
         if self._flush and self.journal is not None:
             self.journal.add("flush", 1)
         for seq in step.plan.preempted:
-            self._after[seq] = 0
+            self._after[seq] = [0] * self._num_groups
+            self._tables.forget(seq)
         rest, self._rest = self._rest, []
         pairs: list[BlockPair] = []
         if not self.settings.lazy:
-            pairs = self._computed(step) + rest
+            pairs = self._states(step) + self._computed(step) + rest
         elif self._after or self._ended or self._stores:  # else vLLM schedules no further step
             pairs = self._about_to_go()
         self._ended, self._new_store = False, None
@@ -127,30 +139,69 @@ class SimpleConnector(Connector):
 
         Admitted sequences come first, among them those that were never preempted.
         """
+        self._tables.update(step, self.device)
         admitted = sorted(step.admitted, key=lambda seq: seq.num_preemptions > 0)
         new = set(admitted)
         found: list[BlockPair] = []
         for seq in (*admitted, *(seq for seq in step.stepping if seq not in new)):
-            found += self._offer(seq, self.device.returned_tokens(seq))
+            found += self._offer(seq, self.device.returned_tokens(seq), done=False)
         return found
 
-    def _offer(self, seq: Sequence, num_tokens: int) -> list[BlockPair]:
-        """Blocks of the first num_tokens tokens to store, as many as host memory has room for."""
-        after, end = self._after.get(seq, 0), num_tokens // self.settings.block_tokens
-        room = self.host.num_free
-        if end <= after or not room:
-            return []
-        chosen: list[tuple[int, HeldBlock]] = []
-        self._after[seq] = end
-        for place, named in enumerate(self.device.named_blocks(seq, after, end), after):
-            # A device block with the same content may be being stored already.
-            if named is None or named[1] in self._storing or self.host.find(named[0]):
+    def _states(self, step: Decided) -> list[BlockPair]:
+        """Recurrent states to store: those that entered the cache of the device with this step, as
+        many as host memory has room for. The others are never offered again.
+        """
+        found: list[BlockPair] = []
+        for seq, states in self.device.take_named_states().items():
+            if seq not in self._after or seq.finished or seq in step.plan.preempted:
                 continue
-            if len(chosen) == room:
-                self._after[seq] = place
-                break
-            chosen.append(named)
+            for state in states:
+                named = self.device.named_block(state.number)
+                if named is not None and self._lacks(named) and self.host.num_free:
+                    found += self._paired([named])
+        return found
+
+    def _lacks(self, named: tuple[int, HeldBlock]) -> bool:
+        """Whether host memory lacks the content (key, device block), and it is not being stored."""
+        return named[1] not in self._storing and not self.host.find(named[0])
+
+    def _offer(self, seq: Sequence, num_tokens: int, *, done: bool) -> list[BlockPair]:
+        """Blocks of the first num_tokens tokens to store, group after group, as many as host memory
+        has room for. done: the sequence has finished.
+        """
+        afters, end = self._after.get(seq), num_tokens // self.settings.block_tokens
+        chosen: list[tuple[int, HeldBlock]] = []
+        room = self.host.num_free
+        if afters is None or not room:
+            return []
+        for g, group in enumerate(self.settings.groups):
+            after = afters[g]
+            if group.reach_tokens == 0 or end <= after or len(chosen) >= room:
+                continue
+            afters[g] = end
+            for place, named in enumerate(self._offered(seq, g, after, end, done=done), after):
+                if named is None or not self._lacks(named):
+                    continue
+                if len(chosen) == room:
+                    afters[g] = place
+                    break
+                chosen.append(named)
         return self._paired(chosen)
+
+    def _offered(
+        self, seq: Sequence, g: int, start: int, end: int, *, done: bool
+    ) -> list[tuple[int, HeldBlock] | None]:
+        """Key and device block of the positions `start` to `end` - 1 of a table; None: no key."""
+        told = None if done else self._tables.of(seq, g)
+        if told is None:
+            return self.device.named_blocks(seq, start, end, g)
+        found: list[tuple[int, HeldBlock] | None] = []
+        for place, number in enumerate(told[start:end], start):
+            if number:
+                found.append(self.device.named_block(number))
+            else:
+                found += self.device.named_blocks(seq, place, place + 1, g)
+        return found
 
     def _about_to_go(self) -> list[BlockPair]:
         """Cached blocks to store that the device evicts next and host memory lacks, as many as host
@@ -194,8 +245,9 @@ class SimpleConnector(Connector):
 
     def finished(self, seq: Sequence) -> bool:
         if not self.settings.lazy:
-            self._rest += self._offer(seq, seq.final_tokens)
+            self._rest += self._offer(seq, seq.final_tokens, done=True)
         self._after.pop(seq, None)
+        self._tables.forget(seq)
         self._ended = True
         return False
 

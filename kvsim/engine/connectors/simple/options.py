@@ -1,10 +1,12 @@
 """The options of vLLM's Simple connector as a tier."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
+from kvsim.engine.connectors.offloading.settings import OffloadedGroup
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.connectors.simple.connector import SimpleConnector
-from kvsim.engine.connectors.simple.settings import SimpleSettings
+from kvsim.engine.connectors.simple.settings import SimpleGroup, SimpleSettings
 from kvsim.engine.connectors.tiers import (
     ConnectorPlan,
     HostTierOptions,
@@ -14,6 +16,7 @@ from kvsim.engine.connectors.tiers import (
 )
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, ceil_div
+from kvsim.support.parts import DRAFTS
 from kvsim.vllm.rules import FIRST_BLOCK
 
 
@@ -28,18 +31,23 @@ class VllmSimpleOffloading(HostTierOptions):
     lazy_offload: only what the device is about to forget is stored; else all that is computed.
     """
 
+    serves: ClassVar[frozenset[str]] = frozenset((DRAFTS,))
+
     lazy_offload: bool = False
 
     def connector(self, site: TierSite, behind: Sequence[TierOptions]) -> ConnectorPlan:
         refuse_behind(behind, "the Simple connector")
-        several = len(site.groups) > 1 or site.groups[0].recurrent
-        if not site.prefix_caching or several:
-            raise InputError(
-                "the Simple connector needs a prefix cache on the device, and layers that all keep "
-                "every token",
-                where="tier.0.kind",
-                value="vllm-simple-offloading",
-                remedy='kind = "vllm-offloading"',
+        whole = any(group.reach_tokens is None for group in site.groups)
+        if not site.prefix_caching or not whole:
+            raise _refused(
+                "the Simple connector needs a prefix cache on the device, and layers that keep "
+                "every token"
+            )
+        chunked = any(group.chunked for group in site.groups)
+        if chunked or len({group.block_tokens for group in site.groups}) > 1:
+            raise _refused(
+                "the Simple connector is not simulated with chunks of local attention, or with "
+                "blocks of several sizes"
             )
         blocks = int(self.kv_offloading_size * GIB) // (site.block_bytes * site.ranks)
         if blocks <= FIRST_BLOCK:
@@ -56,8 +64,9 @@ class VllmSimpleOffloading(HostTierOptions):
             site.block_bytes,
             blocks,
             self.lazy_offload,
-            2 * ceil_div(site.max_num_batched_tokens, size),
+            2 * sum(_lazy_blocks(group, site.max_num_batched_tokens) for group in site.groups),
             blocks * site.block_bytes * site.ranks,
+            _simple_groups(site.groups),
         )
 
         def build(_: Shared) -> SimpleConnector:
@@ -65,3 +74,27 @@ class VllmSimpleOffloading(HostTierOptions):
             return SimpleConnector(settings, store, self.lane(self.load_gb_per_s, site))
 
         return ConnectorPlan(build, holds=True)
+
+
+def _refused(reason: str) -> InputError:
+    return InputError(
+        reason,
+        where="tier.0.kind",
+        value="vllm-simple-offloading",
+        remedy='kind = "vllm-offloading"',
+    )
+
+
+def _lazy_blocks(group: OffloadedGroup, max_num_batched_tokens: int) -> int:
+    """Blocks of one group that a step may need; lazy stores look at twice as many free blocks."""
+    if group.reach_tokens is None:
+        return ceil_div(max_num_batched_tokens, group.block_tokens)
+    return 2 if group.recurrent else ceil_div(group.reach_tokens, group.block_tokens) + 1
+
+
+def _simple_groups(groups: tuple[OffloadedGroup, ...]) -> tuple[SimpleGroup, ...]:
+    """The groups as the connector looks them up: equal ones together."""
+    kinds = list(dict.fromkeys(groups))
+    return tuple(
+        SimpleGroup(kinds.index(group), group.reach_tokens, group.drafts) for group in groups
+    )
