@@ -85,9 +85,7 @@ class VllmSpeculation(Options):
 
 
 def _over_gpus(engine: Any) -> Any:
-    """Settings of an engine under decode context parallelism, with blocks of all GPUs that share a
-    context: each covers the tokens of one block on each of them.
-    """
+    """Settings of an engine with the block size of all GPUs that share a context together."""
     num = engine.get("decode_context_parallel_size", 1) if isinstance(engine, dict) else 1
     if not isinstance(num, int) or num == 1:
         return engine
