@@ -68,6 +68,11 @@ def _between(
         passed += length
 
 
+def leading(runs: TokenRuns, count: int) -> TokenRuns:
+    """The runs of the first `count` tokens."""
+    return tuple(_between(runs, 0, count))
+
+
 def beginning(seq: Sequence, count: int) -> TokenRuns | None:
     """The first `count` tokens that `seq` has now, in as few runs as possible; None if it has
     fewer, or if some of them are private to it.

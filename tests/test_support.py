@@ -58,7 +58,6 @@ REFUSED = (
     ServerParts(transfers="vllm", failure="fleet.failure.0.replica"),
     ServerParts(transfers="vllm", allocator="radix"),
     ServerParts(transfers="sglang"),
-    ServerParts(transfers="vllm", layers=frozenset(("states",))),
     ServerParts(transfers="vllm", layers=OWN),
     ServerParts(transfers="vllm", layers=frozenset(("chunks",))),
     ServerParts(decodes=True, hicache=True),

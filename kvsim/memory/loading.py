@@ -93,6 +93,12 @@ class LoadingPromise(Protocol):
         """
         ...
 
+    def full_hit_tokens(self, seq: Sequence) -> int:
+        """Tokens of a waiting sequence that full attention has cached, where recurrent states have
+        no more cached; if they have, or there are none, those that all groups have cached.
+        """
+        ...
+
     def end_load(self, seq: Sequence, num_tokens: int) -> None:
         """Mark the first `num_tokens` slots of a sequence as valid and cached: its load has ended,
         or the last of its steps has returned.

@@ -257,13 +257,15 @@ ENGINE_ROWS: tuple[RefusedPair, ...] = (
         TIERS,
         "`prefix_match_unit`, `prefill_checkpoint_alignment`",
         lambda parts: (
-            bool(parts.tiers) and parts.grouped and set_option(parts, INSIDE_BLOCKS)[0] != ""
+            (bool(parts.tiers) or parts.transfers == "vllm")
+            and parts.grouped
+            and set_option(parts, INSIDE_BLOCKS)[0] != ""
         ),
         "hits inside blocks, and states that prefill writes within a chunk, are not simulated with "
-        "tiers",
+        "tiers, nor with prefill and decode replicas",
         lambda parts: f"allocator.{set_option(parts, INSIDE_BLOCKS)[0]}",
         lambda parts: set_option(parts, INSIDE_BLOCKS)[1],
-        "leave it out, or leave [[tier]] out",
+        "leave it out, or leave [[tier]] or disaggregation out",
     ),
     RefusedPair(
         TIERS,

@@ -105,15 +105,6 @@ ROWS: tuple[RefusedPair, ...] = (
     ),
     RefusedPair(
         TRANSFERS,
-        "recurrent states under vLLM",
-        lambda parts: parts.transfers == "vllm" and "states" in parts.layers,
-        "prefill and decode engines of models with recurrent layers are not simulated",
-        "disaggregation",
-        layers_beyond,
-        "a model with keys and values in all layers",
-    ),
-    RefusedPair(
-        TRANSFERS,
         "DeepSeek-V4 under vLLM",
         lambda parts: parts.transfers == "vllm" and "own blocks" in parts.layers,
         "prefill and decode engines of models that have caches in blocks of their own are not "

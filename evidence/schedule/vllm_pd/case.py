@@ -33,6 +33,7 @@ from kvsim.engine.engine import Engine
 from kvsim.engine.executor.copies import CopyingExecutor
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
+from kvsim.engine.transfers.handoff import prompt_of
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request, Stream
@@ -228,7 +229,7 @@ class PairReplay:
             self._to_come -= 1
             self._decode.submit(request)
         else:
-            self._prefill.submit(request._replace(output_tokens=1, max_tokens=1))
+            self._prefill.submit(prompt_of(request, self._case.engine.prefill.pd.backoff))
 
     def _answered(self, request: Request) -> None:
         """Handle an answer of the prefill engine, which is sent at the end of the iteration."""
@@ -278,7 +279,12 @@ class PairReplay:
         engine = self._case.engine.decode
         tables = [group for group in engine.kv_groups for _ in range(group.groups)]
         groups = tuple(
-            ReadGroup(table.block_size or engine.block_size, num_bytes, window)
+            ReadGroup(
+                table.block_size or engine.block_size,
+                num_bytes,
+                window,
+                recurrent=table.kind == "recurrent",
+            )
             for table, num_bytes, window in zip(
                 tables, engine.pd.block_bytes, engine.pd.window_blocks, strict=True
             )
@@ -289,6 +295,7 @@ class PairReplay:
             TickReads(self._case.link),
             engine.pd.heartbeat_interval * TICK_PS,
             recomputes_failed=engine.pd.load_failure == "recompute",
+            backoff=engine.pd.backoff,
             fails=[name for name, request in self._asked.items() if request.fail_read],
         )
 

@@ -184,20 +184,23 @@ class StageCopies(Protocol):
 class Connector(ABC):
     """One connector of one engine. device: set by `attach` before anything runs.
 
-    connects: False for NO_CONNECTOR alone. loads: it loads KV into this engine, so with two steps
-    in flight blocks that one of them may write are not freed. recomputes_failed: a sequence is
-    recomputed after a failed load (kv_load_failure_policy "recompute"); else it ends with an error
-    ("fail"). journal: receives events to compare with a recording; None: events are not recorded.
-    idle_ps: how long the engine sleeps after an iteration without tokens while copies are in
-    flight. poll_ps: time from the launch of a step to its poll, in which the engine is busy.
-    empty_poll_ps: this time in an iteration without tokens, which launches nothing. circles:
-    livelock, as without requests the connector would copy forever. hears: it receives messages from
-    other engines, even while a launch waits for copies. stage_copies: the worker half of each
-    pipeline stage; None: it supports one stage only.
+    connects: False for NO_CONNECTOR alone. hits_may_diverge: its loads bring recurrent states
+    too, so the tokens after all hits of full attention suffice. loads: it loads KV into this
+    engine, so with two steps in flight blocks that one of them may write are not freed.
+    recomputes_failed: a sequence is recomputed after a failed load (kv_load_failure_policy
+    "recompute"); else it ends with an error ("fail"). journal: receives events to compare with
+    a recording; None: events are not recorded. idle_ps: how long the engine sleeps after an
+    iteration without tokens while copies are in flight. poll_ps: time from the launch of a step
+    to its poll, in which the engine is busy. empty_poll_ps: this time in an iteration without
+    tokens, which launches nothing. circles: livelock, as without requests the connector would
+    copy forever. hears: it receives messages from other engines, even while a launch waits for
+    copies. stage_copies: the worker half of each pipeline stage; None: it supports one stage
+    only.
     """
 
     connects: bool = True
     loads: bool = True
+    hits_may_diverge: bool = False
     recomputes_failed: bool = False
     circles: bool = False
     hears: bool = False

@@ -106,7 +106,9 @@ class AdmissionLoop:
             self._skipped.append(scheduler.waiting.pop())
             return left
         cached = scheduler.cached(seq)
-        device_tokens, match = cached.tokens, connection.connector.matched(seq, cached.tokens)
+        apart_tokens = connection.hit_tokens_of(seq, cached.tokens)
+        match = connection.connector.matched(seq, apart_tokens)
+        device_tokens = apart_tokens if match is not None and match.tokens else cached.tokens
         if match is None:
             connection.put_off.append(seq)
             self._skipped.append(scheduler.waiting.pop())

@@ -61,6 +61,14 @@ class Connection:
         self.device = ConnectedDevice(self.blocks, computed_tokens, scheduler.batch)
         connector.attach(self.device)
 
+    def hit_tokens_of(self, seq: Sequence, cached_tokens: int) -> int:
+        """Tokens of a waiting `seq` that the connector need not bring, of which cached_tokens are
+        cached in all groups of layers.
+        """
+        if not self.connector.hits_may_diverge:
+            return cached_tokens
+        return max(cached_tokens, self.blocks.full_hit_tokens(seq))
+
     def begin(self) -> None:
         """Begin a schedule() with a connector: reset the lists of the last step."""
         self.loads, self.put_off, self.found = [], [], []

@@ -8,10 +8,12 @@ from random import Random
 from typing import NamedTuple
 
 from kvsim.engine.clock import EngineClock
+from kvsim.engine.connectors.nixl.remote import prefilled_tokens
 from kvsim.engine.engine import Engine
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.transfers.network import Network
 from kvsim.request import Request
+from kvsim.token_runs import leading
 
 
 class TransferSpec(NamedTuple):
@@ -90,9 +92,22 @@ class Handoff(ABC):
         return 0
 
 
-def prompt_of(request: Request) -> Request:
-    """The request for the prefill engine: the prompt with one output token."""
-    return request._replace(output_tokens=1, max_tokens=1)
+def prompt_of(request: Request, backoff: int = 0) -> Request:
+    """The request for the prefill engine: the prompt with one output token. backoff: last tokens of
+    the prompt that it leaves to the decode engine, if the prompt is longer.
+    """
+    asked = request._replace(output_tokens=1, max_tokens=1)
+    tokens = prefilled_tokens(request.prompt_tokens, backoff)
+    if tokens == request.prompt_tokens:
+        return asked
+    items = (item for item in request.items if item.start_tokens < tokens)
+    return asked._replace(
+        prompt_tokens=tokens,
+        prompt_runs=None if request.prompt_runs is None else leading(request.prompt_runs, tokens),
+        items=tuple(
+            item._replace(tokens=min(item.tokens, tokens - item.start_tokens)) for item in items
+        ),
+    )
 
 
 def names_of(request: Request) -> Iterator[str]:

@@ -52,12 +52,13 @@ class NixlHandoff(Handoff):
     """
 
     recomputes_failed = False
+    _backoff = 0  # see `prefilled_tokens`
 
     @classmethod
     def check(cls, spec: ReplicaSpec) -> None:
         layout, options, found = spec.layout, spec.allocator, set[str]()
-        if any(group.kind == "recurrent" for group in layout.groups):
-            found.add("states")
+        states = any(group.kind == "recurrent" for group in layout.groups)
+        given = tuple((key, value) for key, value in options if value is not None)
         if layout.has_own_blocks:
             found.add("own blocks")
         keeps = isinstance(options, Paged) and options.disable_hybrid_kv_cache_manager
@@ -69,6 +70,8 @@ class NixlHandoff(Handoff):
                 stages=spec.stages,
                 allocator=ALLOCATORS.name_of(options),
                 layers=frozenset(found),
+                grouped=states,
+                options=given,
                 drafts=spec.speculation is not None,
             )
         )
@@ -90,6 +93,7 @@ class NixlHandoff(Handoff):
 
     def decode_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
         self._consumers: list[NixlConsumer] = []
+        self._backoff = backoff_of(spec)
         return replace(spec, connector=ConnectorPlan(self._consumer, asks_blocks=False))
 
     def _producer(self, _: Shared) -> NixlProducer:
@@ -109,6 +113,7 @@ class NixlHandoff(Handoff):
             beat_ps,
             recomputes_failed=self.recomputes_failed,
             fails=self.failed_reads,
+            backoff=self._backoff,
         )
         self._consumers.append(found)
         return found
@@ -128,7 +133,7 @@ class NixlHandoff(Handoff):
 
     def submit(self, request: Request, prefill: int, decode: int) -> None:
         self._going[request.id] = request, prefill, decode, self._now()
-        self._prefill[prefill].submit(prompt_of(request))
+        self._prefill[prefill].submit(prompt_of(request, self._backoff))
 
     def prefilled(self, request: Request) -> None:
         whole, _, decode, came_ps = self._going.pop(request.id)
@@ -150,6 +155,16 @@ class NixlHandoff(Handoff):
         return sum(producer.num_expired for producer in self._producers)
 
 
+def backoff_of(spec: ReplicaSpec) -> int:
+    """Last tokens of a prompt that the decode engine computes itself: the one from which a
+    recurrent state goes on, or those that chained draft modules read ahead (vLLM 0.33,
+    nixl/base_scheduler.py, `_prefill_backoff`).
+    """
+    states = any(group.kind == "recurrent" for group in spec.layout.groups)
+    drafts = spec.speculation
+    return max(int(states), 0 if drafts is None else drafts.prefill_lookahead - 1)
+
+
 def _widest(prefill: Engine, decode: Engine) -> tuple[int, int]:
     """A fraction (bytes per token on a rank of the side with fewer TP ranks, bytes per token on a
     decode rank).
@@ -157,7 +172,7 @@ def _widest(prefill: Engine, decode: Engine) -> tuple[int, int]:
     The NICs of the side with fewer ranks carry the whole transfer.
     """
     ours, theirs = (engine.scheduler.allocator.token_bytes for engine in (decode, prefill))
-    return max(ours, theirs), ours
+    return (max(ours, theirs), ours) if ours else (1, 1)  # states alone: as if sides were alike
 
 
 def _groups(engine: Engine, scale: tuple[int, int]) -> tuple[ReadGroup, ...]:
@@ -166,10 +181,13 @@ def _groups(engine: Engine, scale: tuple[int, int]) -> tuple[ReadGroup, ...]:
     return tuple(
         ReadGroup(
             group.block_size,
-            ceil_div(group.slot_bytes * group.block_size * scale[0], scale[1]),
+            ceil_div(
+                (group.state_bytes or group.slot_bytes * group.block_size) * scale[0], scale[1]
+            ),
             0
             if group.window_tokens is None
             else ceil_div(group.window_tokens, group.block_size) + 1,
+            group.state_bytes > 0,
         )
         for group in allocator.groups
     )

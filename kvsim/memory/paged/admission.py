@@ -146,11 +146,14 @@ class AdmissionNeeds:
         """Whether a chunk from `start` to `end` takes one more block for a state within it."""
         return self._chunks is not None and self._chunks.leaves_checkpoint(seq, start, end)
 
-    def hits_of_load(self, seq: Sequence, num_tokens: int) -> Hits:
+    def hits_of_load(self, seq: Sequence, num_tokens: int, cached_tokens: int) -> Hits:
         """Hits that `seq` uses if its first `num_tokens` tokens are loaded: blocks that no later
-        token attends to are left out.
+        token attends to are left out. cached_tokens: as looked up; with more than all groups have,
+        only full attention has them.
         """
         hits = self.hits(seq)
+        if hits.tokens < cached_tokens:
+            hits = self._cache.hits_apart(seq)
         if self._one_table or not hits.tokens:
             return hits
         table: Table = seq.memory

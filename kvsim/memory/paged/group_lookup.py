@@ -92,7 +92,8 @@ class Lookup:
     """Finds prefixes that all groups have cached.
 
     A group with hits that lose their last unit may have one unit more cached than the prefix.
-    beyond: that unit may lie after the last usable one.
+    beyond: that unit may lie after the last usable one. finds_states: recurrent states are looked
+    up together with full attention.
     """
 
     def __init__(
@@ -102,6 +103,8 @@ class Lookup:
         # Full attention comes first, as it is looked up from the left.
         self._kinds = sorted(kinds, key=lambda kind: not kind.full)
         self._beyond = beyond
+        states = any(kind.recurrent for kind in kinds)
+        self.finds_states = states and any(kind.full for kind in kinds)
         self._simple = len(kinds) == 2 and self._kinds[0].full
         self._alone = self._num == 1 and len(kinds) == 1 and kinds[0].full and sizes.same
         self._ends = dict[int, int]()  # by kind: tokens up to the last hit block
@@ -143,6 +146,23 @@ class Lookup:
             if self._simple:
                 break
         return self._hits(table, tokens, longest if longest > tokens and self._num > 1 else 0)
+
+    def find_apart(self, table: Table, num_keys: int, most: int) -> Hits:
+        """The prefix cached in full attention alone, without a junction; as `find` if another group
+        has more cached.
+        """
+        num_keys = min(num_keys, len(table.runs))
+        most = min(most, num_keys)
+        if most <= 0:
+            return self._no_hits
+        limit, tokens = num_keys if self._beyond else most, most * self._sizes.match
+        lengths = [
+            self._length(index, kind, table, limit, tokens, drops=kind.drops)
+            for index, kind in enumerate(self._kinds)
+        ]
+        if max(lengths) > lengths[0]:
+            return self.find(table, num_keys, most)
+        return self._hits(table, lengths[0], 0)
 
     def _in_one_table(self, table: Table, most: int) -> Hits:
         kind = self._kinds[0]

@@ -32,11 +32,13 @@ class BlockLoads:
         self._arriving: dict[Sequence, int] = {}  # tokens being loaded
         self._kept: dict[Sequence, None] = {}  # finished, not read yet
         self.copied = CopiedBlocks(parts) if memory.holds else None
-        self._names.tell_states()
+        if not memory.unwatched:  # else blocks have no numbers, and no connector asks for them
+            self._names.tell_states()
 
     def start_load(self, seq: Sequence, demand: Demand, kept_blocks: int) -> bool:
         needs, free, busy = self._needs, self._pool.num_free, demand.busy
-        hits, loaded = needs.hits_of_load(seq, demand.num_tokens), demand.num_tokens
+        hits = needs.hits_of_load(seq, demand.num_tokens, demand.cached_tokens)
+        loaded = demand.num_tokens
         if needs.need(seq, hits, demand.fit_tokens, whole=True, busy=busy, loaded=loaded) > free:
             return False
         if self._names.is_being_made(hits):
@@ -62,6 +64,9 @@ class BlockLoads:
         table.computed = hits.tokens
         self._cache.admitted(seq, hits.tokens, [])
         return True
+
+    def full_hit_tokens(self, seq: Sequence) -> int:
+        return self._cache.hits_apart(seq).tokens
 
     def end_load(self, seq: Sequence, num_tokens: int) -> None:
         self._arrived(seq)

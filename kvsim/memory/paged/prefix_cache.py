@@ -109,14 +109,25 @@ class PrefixCache:
         memo = self._memo
         if memo is not None and memo[0] is seq and memo[1] == self._pool.version:
             return memo[2]
-        table = self.table_of(seq)
-        most = known = 0
-        if table.num_shareable or seq.num_preemptions:
-            most = (seq.num_tokens - max(1, self.lookahead)) // self._unit
-            known = (seq.num_tokens - self.lookahead) // self._unit
-        found = self._lookup.find(table, known, most)
+        found = self._lookup.find(*self._asked(seq))
         self._memo = (seq, self._pool.version, found)
         return found
+
+    def hits_apart(self, seq: Sequence) -> Hits:
+        """The prefix of a waiting sequence that full attention has cached; see
+        `Lookup.find_apart`.
+        """
+        if not self._lookup.finds_states:
+            return self.hits(seq)
+        return self._lookup.find_apart(*self._asked(seq))
+
+    def _asked(self, seq: Sequence) -> tuple[Table, int, int]:
+        """The arguments of a lookup: table, number of keys, and most units."""
+        table = self.table_of(seq)
+        if not (table.num_shareable or seq.num_preemptions):
+            return table, 0, 0
+        most = (seq.num_tokens - max(1, self.lookahead)) // self._unit
+        return table, (seq.num_tokens - self.lookahead) // self._unit, most
 
     def host_keys(self, seq: Sequence, num_blocks: int) -> list[int]:
         """Keys of the blocks of `seq` cached in host memory, following `num_blocks` device hits."""

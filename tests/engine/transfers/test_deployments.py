@@ -100,6 +100,40 @@ def test_k_steps_equal_single_steps_with_prefill_and_decode_replicas(
         assert parts.get("arriving", 0.0) <= means.reserved + 1e-12
 
 
+@pytest.mark.parametrize("method", ["", "mtp"])
+def test_k_steps_equal_single_steps_where_decode_replicas_read_states(method: str) -> None:
+    """Turns of conversations, in a pool where states leave before keys and values do."""
+    made: dict[str, Any] = {
+        "model": {"name": "qwen3-next-80b-a3b", "tensor_parallel_size": 2, "max_model_len": 4096},
+        "device": {"name": "h200-141gb"},
+        "memory": {"num_gpu_blocks": 44},
+        "allocator": [{"kind": "paged", "enable_prefix_caching": True}],
+        "scheduler": {"kind": "continuous", "async_scheduling": True, "max_num_seqs": 8},
+        "step_time": {"kind": "roofline"},
+        "disaggregation": {},
+    }
+    if method:
+        drafts = {"num_speculative_tokens": 2, "acceptance_rate": 0.6}
+        made["speculative_config"] = {"method": method, **drafts}
+    turns = [(user, turn) for turn in range(3) for user in range(6)]
+    requests = [
+        Request(
+            f"{user}-{turn}",
+            (turn * 6 + user) * 40 * PS_PER_MS,
+            700 * turn + 500 + 97 * user,
+            40,
+            prompt_runs=((user << 20, 700 * turn + 500 + 97 * user),),
+        )
+        for user, turn in turns
+    ]
+    fast, single = (kvsim.simulate(each, requests) for each in (made, {**made, "max_steps": 1}))
+    for ours, theirs in zip(fast.runs, single.runs, strict=True):
+        assert ours.summary.simulated() == theirs.summary.simulated()
+    decode, prefill = fast.runs
+    assert decode.summary.requests.finished == prefill.summary.requests.finished == len(requests)
+    assert decode.summary.prefix_cache.hit_tokens > 0
+
+
 def test_follow_up_arriving_at_a_poll_waits_for_the_next_poll(tables: Any) -> None:
     """The prefill replica polls each millisecond, as it keeps blocks of an abandoned request. A
     follow-up arrives at the instant of such a poll, after it.

@@ -7,17 +7,25 @@ from collections.abc import Container
 from typing import NamedTuple, Protocol
 
 from kvsim.engine.connectors.connector import NO_MATCH, Connector, Decided, RemoteMatch, Report
-from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompt, RemotePrompts
+from kvsim.engine.connectors.nixl.remote import (
+    KeeperInbox,
+    RemotePrompt,
+    RemotePrompts,
+    prefilled_tokens,
+)
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
 
 class ReadGroup(NamedTuple):
-    """A group of layers. window_blocks: most blocks of one prompt that are read; 0: all blocks."""
+    """A group of layers. window_blocks: most blocks of one prompt that are read; 0: all blocks.
+    recurrent: one block is read, with the state after the tokens that are read.
+    """
 
     block_tokens: int
     block_bytes: int
     window_blocks: int = 0
+    recurrent: bool = False
 
 
 class ReadLink(Protocol):
@@ -35,11 +43,13 @@ class ReadLink(Protocol):
 
 class PromptRead(NamedTuple):
     """A read for a loading sequence. start_tokens: tokens hit in the device's prefix cache
-    before.
+    before; end_tokens: tokens up to the end of the read. If nothing is to be read, the prefill
+    engine gets its notice alone.
     """
 
     seq: Sequence
     start_tokens: int
+    end_tokens: int
     prompt: RemotePrompt
 
 
@@ -47,8 +57,11 @@ class NixlConsumer(Connector):
     """NixlConnector with kv_role = kv_consumer.
 
     heartbeat_ps: time between two heartbeats. recomputes_failed: recompute a request after a failed
-    read, instead of ending it with an error. fails: sequence ids with a read that fails.
+    read, instead of ending it with an error. fails: sequence ids with a read that fails. backoff:
+    see `prefilled_tokens`.
     """
+
+    hits_may_diverge = True
 
     def __init__(
         self,
@@ -59,7 +72,9 @@ class NixlConsumer(Connector):
         *,
         recomputes_failed: bool,
         fails: Container[str] = (),
+        backoff: int = 0,
     ) -> None:
+        self._backoff = backoff
         self._prompts, self._groups, self._link = prompts, groups, link
         self._heartbeat_ps, self._fails = heartbeat_ps, fails
         self.recomputes_failed = recomputes_failed
@@ -94,15 +109,20 @@ class NixlConsumer(Connector):
     def matched(self, seq: Sequence, device_tokens: int) -> RemoteMatch | None:
         match = NO_MATCH
         if seq.id in self._unread:
-            match = RemoteMatch(seq.num_tokens - device_tokens, waits=True)
+            tokens = prefilled_tokens(seq.prompt_tokens, self._backoff) - device_tokens
+            match = RemoteMatch(tokens, waits=True) if tokens > 0 else NO_MATCH
         if self.journal is not None:
             how = "async" if match.waits else ""
             self.journal.add("lookup", [seq.id, device_tokens, match.tokens, how])
         return match
 
     def allocated(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> None:
-        if match.waits:
-            self._asked.append(PromptRead(seq, device_tokens, self._unread.pop(seq.id)))
+        if seq.id not in self._unread:
+            return
+        prompt = self._unread.pop(seq.id)
+        self._asked.append(PromptRead(seq, device_tokens, device_tokens + match.tokens, prompt))
+        if not match.waits:
+            del self._waiting[seq.id]
 
     def scheduled(self, step: Decided) -> None:
         self._decided.append((bool(step.stepping), self._asked))
@@ -141,6 +161,9 @@ class NixlConsumer(Connector):
 
     def _post(self, read: PromptRead, at_ps: int) -> None:
         """Start the read of the tokens of a prompt that the device lacks."""
+        if read.end_tokens == read.start_tokens:
+            read.prompt.keeper.put_read(read.prompt.seq.id, at_ps)
+            return
         blocks = self._blocks(read)
         num_bytes = sum(
             count * group.block_bytes for count, group in zip(blocks, self._groups, strict=True)
@@ -160,7 +183,10 @@ class NixlConsumer(Connector):
         held, skipped = self.device.held_blocks(read.seq), self.device.skipped_blocks(read.seq)
         found = []
         for group, num_held, missing in zip(self._groups, held, skipped, strict=True):
-            whole = ceil_div(read.seq.num_tokens, group.block_tokens)
+            if group.recurrent:
+                found.append(1)
+                continue
+            whole = ceil_div(read.end_tokens, group.block_tokens)
             count = min(whole, missing + num_held) - max(
                 missing, read.start_tokens // group.block_tokens
             )

@@ -16,6 +16,7 @@ class NixlProducer(Connector):
 
     loads = False
     hears = True
+    hits_may_diverge = True  # it loads nothing, so that this shows in the recorded lookups alone
 
     def __init__(
         self, prompts: RemotePrompts, clock: Clock, lease_ps: int, extension_ps: int

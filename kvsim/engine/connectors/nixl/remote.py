@@ -63,4 +63,11 @@ class RemotePrompts:
         return self._prompts.pop(name, None)
 
 
+def prefilled_tokens(prompt_tokens: int, backoff: int) -> int:
+    """Tokens of a prompt that the prefill engine computes: all but the last `backoff` ones, if the
+    prompt is longer (vLLM 0.33, nixl/base_scheduler.py, `_prefill_backoff`).
+    """
+    return prompt_tokens - backoff if prompt_tokens > backoff else prompt_tokens
+
+
 Clock = Callable[[], int]
