@@ -1,8 +1,8 @@
 """Data-parallel ranks of a mixture of experts: each has its own attention, and all compute each
 forward together (vLLM 0.33, v1/engine/core.py `DPEngineCoreProc`, v1/worker/gpu/dp_utils.py).
 
-Forward number i of all ranks is one. It is launched when all ranks have called for theirs, computes
-when the last rank has launched it, and takes as long as the longest of them. A rank without work
+Forward number i of all ranks is one. It is launched when all ranks have called for theirs. It
+computes when the last rank has launched it, and takes as long as the longest of them. A rank without work
 calls for a dummy, which is answered at its launch, so it runs ahead of what is computed.
 
 Ranks agree on whether any has work in the first iteration of a wave and then in every sync_steps-th
@@ -74,7 +74,7 @@ class Ranks:
                 core.cut()
 
     def agrees_after(self, num_forwards: int) -> bool:
-        """Whether ranks agree after so many iterations of a wave."""
+        """Whether ranks agree after this number of iterations of a wave."""
         return num_forwards == 1 or num_forwards % self._sync_steps == 0
 
     def agree(self, *, unfinished: bool) -> simpy.Event:

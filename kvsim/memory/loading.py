@@ -94,8 +94,8 @@ class LoadingPromise(Protocol):
         ...
 
     def full_hit_tokens(self, seq: Sequence) -> int:
-        """Tokens of a waiting sequence that full attention has cached, where recurrent states have
-        no more cached; if they have, or there are none, those that all groups have cached.
+        """Tokens of a waiting sequence that full attention has cached. If recurrent states have
+        more cached, or there are none, only those that all groups have.
         """
         ...
 

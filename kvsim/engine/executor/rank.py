@@ -1,5 +1,5 @@
-"""Executor of one data-parallel rank that computes each forward with the other ranks: all share the
-experts of a mixture of experts (vLLM 0.33, v1/engine/core.py `DPEngineCoreProc.run_busy_loop`).
+"""Executor of one data-parallel rank that computes each forward with the other ranks. They share
+the experts of a mixture of experts (vLLM 0.33, v1/engine/core.py `DPEngineCoreProc.run_busy_loop`).
 
 Every iteration of the engine hands its worker one forward: a step with tokens, or a dummy. The
 engine waits for outputs and for dummies, and in some iterations for the other ranks (ranks.py).
@@ -26,7 +26,7 @@ NAP_PS = 10**9  # vllm/v1/engine/core.py: 1 ms after an iteration without tokens
 
 
 class OtherRanks(Protocol):
-    """What a rank asks of all ranks of its server; see `Ranks`."""
+    """The ranks of a server, as one of them sees them; see `Ranks`."""
 
     def start_wave(self, first: "RankExecutor") -> None: ...
 

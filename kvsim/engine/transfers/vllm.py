@@ -156,9 +156,10 @@ class NixlHandoff(Handoff):
 
 
 def backoff_of(spec: ReplicaSpec) -> int:
-    """Last tokens of a prompt that the decode engine computes itself: the one from which a
-    recurrent state goes on, or those that chained draft modules read ahead (vLLM 0.33,
+    """Number of last tokens of a prompt that the decode engine computes itself (vLLM 0.33,
     nixl/base_scheduler.py, `_prefill_backoff`).
+
+    A recurrent state goes on from one, and chained draft modules read more of them ahead.
     """
     states = any(group.kind == "recurrent" for group in spec.layout.groups)
     drafts = spec.speculation

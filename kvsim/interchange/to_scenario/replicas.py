@@ -78,7 +78,7 @@ def fleet_of(
 
 
 def _lockstep_needs(engine: str, table: dict[str, Any]) -> str:
-    """What ranks that step together need, and the scenario `table` does not have; "": nothing."""
+    """Needs of ranks that step together, which the scenario `table` does not meet; "": none."""
     if engine == "sglang":
         cached = any(each.get("enable_hierarchical_cache") for each in table["allocator"])
         return "enable_hierarchical_cache = false" if cached else ""

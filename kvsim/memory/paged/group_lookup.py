@@ -148,9 +148,7 @@ class Lookup:
         return self._hits(table, tokens, longest if longest > tokens and self._num > 1 else 0)
 
     def find_apart(self, table: Table, num_keys: int, most: int) -> Hits:
-        """The prefix cached in full attention alone, without a junction; as `find` if another group
-        has more cached.
-        """
+        """The prefix cached in full attention alone; as `find` if another group has more cached."""
         num_keys = min(num_keys, len(table.runs))
         most = min(most, num_keys)
         if most <= 0:
