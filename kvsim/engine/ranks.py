@@ -2,8 +2,9 @@
 forward together (vLLM 0.33, v1/engine/core.py `DPEngineCoreProc`, v1/worker/gpu/dp_utils.py).
 
 Forward number i of all ranks is one. It is launched when all ranks have called for theirs. It
-computes when the last rank has launched it, and takes as long as the longest of them. A rank without work
-calls for a dummy, which is answered at its launch, so it runs ahead of what is computed.
+computes when the last rank has launched it, and takes as long as the longest of them. A rank
+without work calls for a dummy, which is answered at its launch, so it runs ahead of what is
+computed.
 
 Ranks agree on whether any has work in the first iteration of a wave and then in every sync_steps-th
 one. A wave ends when no rank has any. The next request starts a wave of all ranks.

@@ -42,7 +42,7 @@ class RouterOptions(Options):
         return None
 
     def together(self, env: "EngineClock") -> "Waves | Ranks | None":
-        """The ranks whose engines, on the clock `env`, step together; None: each steps alone."""
+        """The ranks of a server that steps them together; None: each steps alone."""
         return None
 
     @property
