@@ -118,6 +118,32 @@ def test_bucket_router_falls_back_to_the_least_busy_worker() -> None:
     assert router.decide(second, late).why == "bucket"
 
 
+def test_llm_d_stays_with_a_warm_server_until_another_is_18_s_sooner() -> None:
+    """At 15,928 prompt tokens a second 18 s are 286,704 tokens: rules of the filter's README."""
+    for waiting, expected in (((), {1}), ((10_000,), {1}), ((300_000,), {0, 2, 3})):
+        router = router_of("llm-d-sticky")
+        warm = request("warm", (1, 9 * 64))
+        router.sent(warm, 1, 0)
+        router.prefilled(warm.id, 0)
+        for number, tokens in enumerate(waiting):
+            router.sent(request(f"o{number}", (50 + number, 4 * tokens)), 1, 0)
+        decision = router.decide(request("new", (1, 9 * 64), (2, 64)), 0)
+        assert {*decision.tied} == expected
+        assert decision.why == ("affinity" if expected == {1} else "saturated")
+
+
+def test_llm_d_counts_uncached_tokens_in_flight_until_the_first_token() -> None:
+    router = router_of("llm-d-sticky")
+    for replica, length in enumerate((400, 800, 4000, 4000)):
+        router.sent(request(f"r{replica}", (10 + replica, length)), replica, 0)
+    asked = request("new", (1, 320))
+    decision = router.decide(asked, 0)  # the test's units are characters, four of a token
+    assert decision.scores == (100 + 80, 200 + 80, 1080, 1080)
+    assert (decision.replica, decision.why) == (0, "token-load")
+    router.prefilled("r1", 0)
+    assert router.decide(asked, 0).replica == 1
+
+
 def test_production_stack_1035_weighs_the_cache_against_load() -> None:
     """argmax of matched / prompt - beta * (load - mean) / max(1, mean), by hand: replica 0 has the
     first 160 of 320 tokens and n open requests, the others none.

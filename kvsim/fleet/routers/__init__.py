@@ -16,6 +16,7 @@ ROUTERS: Registry[RouterOptions] = Registry(
         "bucket": "kvsim.fleet.routers.bucket:Bucket",
         "dynamo-kv": "kvsim.fleet.routers.dynamo_kv:DynamoKv",
         "llm-d-epp": "kvsim.fleet.routers.llm_d_epp:LlmdEpp",
+        "llm-d-sticky": "kvsim.fleet.routers.llm_d_sticky:LlmdSticky",
         "vllm-dp": "kvsim.fleet.routers.vllm_dp:VllmDp",
         "sglang-dp": "kvsim.fleet.routers.sglang_dp:SglangDp",
         "load-aware": "kvsim.fleet.routers.load_aware:LoadAware",
