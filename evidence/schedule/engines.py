@@ -20,6 +20,7 @@ RECORDED: Registry[RecordedCase] = Registry(
         "vllm": "evidence.schedule.vllm.case:VllmCase",
         "sglang hicache": "evidence.schedule.sglang.hicache:HicacheCase",
         "sglang, data-parallel attention": "evidence.schedule.sglang_dp.case:RanksCase",
+        "sglang, stages": "evidence.schedule.sglang.staged:MicroBatchCase",
         "sglang": "evidence.schedule.sglang.case:SglangCase",
         "sglang, prefill and decode": "evidence.schedule.sglang_pd.case:SglangPairCase",
         "sglang windows": "evidence.schedule.sglang.hybrid:WindowsCase",

@@ -81,7 +81,7 @@ class ReplicaSpec:
     @property
     def depth(self) -> int:
         """Most steps in flight at once."""
-        return self.stages + self.scheduler.depth - 1
+        return self.stages + self.scheduler.depth_over(self.stages) - 1
 
     def memory_spec(self) -> MemorySpec:
         """The facts that the allocator needs to build the pool."""

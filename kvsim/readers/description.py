@@ -107,6 +107,7 @@ class ServerSettings(Options):
     async_scheduling: bool | None = None
     max_prefill_tokens: PositiveInt | None = None
     chunked_prefill_size: Annotated[int, Field(ge=-1)] | None = None
+    pp_max_micro_batch_size: PositiveInt | None = None
     schedule_policy: PolicyName | None = None
     enable_priority_scheduling: bool | None = None
     schedule_low_priority_values_first: bool | None = None

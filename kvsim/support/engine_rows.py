@@ -108,12 +108,12 @@ ENGINE_ROWS: tuple[RefusedPair, ...] = (
     ),
     RefusedPair(
         STAGES,
-        "schedulers other than `continuous`",
+        "schedulers other than `continuous` and `sglang`",
         lambda parts: staged(parts) and STAGES not in parts.schedules,
         "this scheduler is simulated on one pipeline stage",
         PARALLEL,
         num_stages,
-        'scheduler.kind = "continuous", or tensor_parallel_size',
+        'scheduler.kind = "continuous" or "sglang", or tensor_parallel_size',
         limit=1,
     ),
     RefusedPair(

@@ -355,6 +355,15 @@ def test_sglang_flags_become_scenario_keys() -> None:
     assert any("slowest is not one" in note for note in other.reads[0].description.notes)
 
 
+def test_sglang_stages_become_scenario_keys_where_the_pool_is_given() -> None:
+    flags = f"{SGLANG} facebook/opt-125m --pp-size 2 --pp-max-micro-batch-size 12"
+    found = imported(f"{flags} --max-total-tokens 6000").scenario
+    assert found["model"]["pipeline_parallel_size"] == 2
+    assert found["memory"] == {"kv_cache_tokens": 6000}
+    assert found["scheduler"]["pp_max_micro_batch_size"] == 12
+    assert "pipeline_parallel_size" not in imported(flags).scenario["model"]
+
+
 def test_sglang_priority_flags_become_scenario_keys() -> None:
     found = imported(
         f"{SGLANG} facebook/opt-125m --schedule-policy lof --enable-priority-scheduling "

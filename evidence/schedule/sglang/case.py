@@ -11,5 +11,5 @@ class SglangCase(SglangSchedule):
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
-        others = {"hicache", "ranks"} & table.keys() or "kind" in table["engine"]
+        others = {"hicache", "ranks", "stages"} & table.keys() or "kind" in table["engine"]
         return super().recognises(table) and not others

@@ -151,7 +151,7 @@ def _check(model: Model, options: ModelOptions, settings: SglangSettings) -> Non
                 where=f"model.{key}",
                 value=getattr(options, key),
                 limit=1,
-                remedy="leave it at 1, or size the pool as vLLM does",
+                remedy="leave it at 1, or give the pool by kv_cache_tokens alone",
             )
 
 

@@ -63,6 +63,10 @@ class SchedulerOptions(Options):
         """Steps in flight: 2 under asynchronous scheduling."""
         return 1
 
+    def depth_over(self, stages: int) -> int:
+        """`depth` over this number of pipeline stages, beyond one step for each stage."""
+        return self.depth
+
     @property
     def weighs_max_tokens(self) -> bool:
         """Whether a request's declared max_tokens, instead of its real output length, decides when

@@ -172,7 +172,14 @@ def _of_unknown_layers(
 
 
 def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> dict[str, Any]:
-    """Keys of [memory] with which kvsim computes the pool's size itself."""
+    """Keys of [memory] with which kvsim computes the pool's size itself.
+
+    SGLang's is not computed over pipeline stages: max_total_tokens stands for it.
+    """
+    staged = (settings.pipeline_parallel_size or 1) > 1
+    if settings.engine == "sglang" and staged and settings.max_total_tokens is not None:
+        notes.append("the pool is max_total_tokens: SGLang's memory over stages is not computed")
+        return {"kv_cache_tokens": settings.max_total_tokens}
     notes.append("no source has the size of the pool: kvsim sizes it as the engine does")
     table: dict[str, Any] = {}
     if settings.gpu_memory_utilization is not None:

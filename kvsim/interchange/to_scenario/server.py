@@ -164,6 +164,8 @@ class DescribedServer:
             table |= {key: known[key] for key in _PRIORITIES if key in known and key not in unused}
         if "max_num_seqs" in known:
             table["max_running_requests"] = known["max_num_seqs"]
+        if "pipeline_parallel_size" in self.model and "pp_max_micro_batch_size" in known:
+            table["pp_max_micro_batch_size"] = known["pp_max_micro_batch_size"]
         usual = _sglang_chunk(self.device, known)
         return table | {"chunked_prefill_size": known.get("chunked_prefill_size", usual)}
 

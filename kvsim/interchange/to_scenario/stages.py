@@ -46,10 +46,15 @@ def _left_out(
     drafts: dict[str, Any] | None,
 ) -> str | None:
     """The reason why a scenario cannot run this server's stages; None if it can."""
-    if (settings.engine or "vllm") != "vllm":
-        return "stages are simulated as vLLM schedules them"
+    engine = settings.engine or "vllm"
+    if engine not in ("vllm", "sglang"):
+        return "stages are simulated as vLLM and SGLang schedule them"
     if served.options is None or served.model is None:
         return "its layers are not known"
+    if engine == "sglang":
+        groups = served.options.layout(served.model).groups
+        alike = len(groups) == 1 and groups[0].kind in ("full", "mla")
+        return _left_out_of_sglang(settings, alike=alike)
     if settings.host_cache_gib is not None or settings.kv_transfer_config is not None:
         tiers, _ = tiers_of(settings.host_cache_gib, settings.kv_transfer_config)
         if [tier["kind"] for tier in tiers] != ["vllm-offloading"] or not is_newest(meta):
@@ -68,6 +73,19 @@ def _left_out(
             return "it drafts tokens with several block tables"
     if meta.get("async_scheduling") and not is_newest(meta):
         return "it schedules asynchronously, which is simulated as the newest version does it"
+    return None
+
+
+def _left_out_of_sglang(settings: ServerSettings, *, alike: bool) -> str | None:
+    """The reason why a scenario cannot run the stages of this SGLang server; None if it can. alike:
+    all its layers keep every token.
+    """
+    if not alike:
+        return "SGLang's second pool is simulated on one stage"
+    if settings.enable_hierarchical_cache:
+        return "its hierarchical cache is simulated on one stage"
+    if settings.kv_cache_tokens is None and settings.max_total_tokens is None:
+        return "no source gives the tokens of its pool, which is not sized over stages"
     return None
 
 

@@ -24,6 +24,7 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "served_model_name": ("served_model_name", text),
     "tp_size": ("tensor_parallel_size", whole),
     "pp_size": ("pipeline_parallel_size", whole),
+    "pp_max_micro_batch_size": ("pp_max_micro_batch_size", whole),
     "dp_size": ("data_parallel_size", whole),
     "attn_dp_size": ("attention_dp_size", whole),
     "enable_dp_attention": ("enable_dp_attention", truth),

@@ -7,6 +7,7 @@ from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.pool import Sized, SizedPool, StageShare
 from kvsim.capacity.sizing import size
+from kvsim.capacity.stage import model_of, stages
 from kvsim.device import Device
 from kvsim.model import Model
 from kvsim.model.find import is_of_file
@@ -53,7 +54,7 @@ def pool_of(
         from kvsim.capacity.sglang.simulated import bytes_of_tokens, settings_of  # of radix alone
         from kvsim.capacity.sglang.sizing import sglang_layout
 
-        layout = sglang_layout(model, scenario.model)
+        layout = sglang_layout(_fullest_stage(scenario, model), scenario.model)
         total = bytes_of_tokens(layout, tokens, settings_of(memory, flags))
         update = {"kv_cache_tokens": None, "kv_cache_bytes": total}
         memory = memory.model_copy(update=update)
@@ -136,3 +137,13 @@ def _rooted(scenario: Scenario) -> MemoryOptions:
     if drafter in (None, MTP) or not is_of_file(path := str(scenario.folder / drafter)):
         return scenario.memory
     return scenario.memory.model_copy(update={"drafter": path})
+
+
+def _fullest_stage(scenario: Scenario, model: Model) -> Model:
+    """The layers of the pipeline stage with the most bytes per token; the model without stages."""
+    shape = scenario.model
+    if shape.pipeline_parallel_size == 1:
+        return model
+    held = stages(model.layers, shape.pipeline_parallel_size, shape.stage_layers)
+    parts = [model_of(model, stage) for stage in held]
+    return max(parts, key=lambda part: shape.layout(part).bytes_per_token)

@@ -16,6 +16,7 @@ _NAMED = (
     *("enable_mixed_chunk", "disable_overlap_schedule", "scheduler_recv_interval"),
     *("enable_priority_scheduling", "schedule_low_priority_values_first"),
     *("priority_scheduling_preemption_threshold", "disable_priority_preemption"),
+    "pp_max_micro_batch_size",
 )
 _POOLS = (
     *("page_size", "disable_radix_cache", "swa_full_tokens_ratio", "max_mamba_cache_size"),

@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.auditor import Auditor
+from support.cases import streams
 from support.outcomes import STEP_TIME, check_gaps, check_tokens, outcome
 
 import kvsim
@@ -433,3 +435,33 @@ def test_prompt_waiting_for_windows_that_never_free_is_an_error(
     made["memory"] = {"kv_cache_tokens": 700}
     (run,) = kvsim.simulate(made, [Request("r", 0, 321, 55), *later]).runs
     assert run.summary["requests"]["finished"] == 1 + len(later)
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+@settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(requests=streams())
+def test_micro_batches_over_stages_lose_no_token_and_keep_the_books(
+    tables: Any, stages: int, requests: list[Request]
+) -> None:
+    """Each request gets all its tokens, gaps fill the time between them, and the ledger sums."""
+    made = tables(
+        model={"name": "opt-125m", "max_model_len": 512, "pipeline_parallel_size": stages},
+        memory={"kv_cache_tokens": 700},
+        allocator=[{"kind": "radix"}],
+        scheduler={
+            "kind": "sglang",
+            "chunked_prefill_size": 48,
+            "max_running_requests": 9,
+            "schedule_conservativeness": 0.1,
+        },
+        step_time={"kind": "roofline"},
+    )
+    assert outcome(made, requests, None) == outcome(made, requests, 1)
+    simulation = Simulation(Scenario.from_table(made), requests)
+    auditor = Auditor()
+    run = simulation.run(simulation.scenario.allocator[0], "run", observer=auditor)
+    assert run.recorder is not None
+    check_gaps(run.recorder)
+    assert auditor.events

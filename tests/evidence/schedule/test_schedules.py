@@ -11,7 +11,8 @@ hold the new-token ratio, to the last bit. Over two pools: W01 to W08 windows, M
 states; drawn ones, M10 to M12 of states alone, and L01 to L03 of windows as long as Llama 4's
 chunks or under the load that makes SGLang end the last request that decodes. M13 to M21 are of
 states alone too: of the seeds from 700,000 on, each the first to show what it is named for. In M22
-a cap drops states of a path, which are no evictions. P03 and P07 are of other schedule policies.
+a cap drops states of a path, which are no evictions. P03 and P07 are of other schedule policies,
+XS2 and XS3 over pipeline stages.
 """
 
 from math import nextafter
@@ -89,7 +90,7 @@ def test_pd_schedule_difference_names_the_engine_and_row() -> None:
 
 def test_every_recorded_case_is_present() -> None:
     kinds = (CASES, SERVED, SGLANG, HYBRIDS, HICACHE, PAIRS, VLLM_PAIRS, VLLM_RANKS, SGLANG_RANKS)
-    assert [len(cases) for cases in kinds] == [88, 74, 22, 33, 44, 19, 21, 4, 2]
+    assert [len(cases) for cases in kinds] == [88, 74, 24, 33, 44, 19, 21, 4, 2]
     for cases in kinds:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}

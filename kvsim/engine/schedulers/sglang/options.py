@@ -1,7 +1,7 @@
 """The options of SGLang's scheduler, by its names."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -23,10 +23,15 @@ from kvsim.engine.schedulers.sglang.priorities import (
 from kvsim.engine.schedulers.sglang.prompts import PromptKnobs
 from kvsim.engine.schedulers.sglang.queue import Inbox, SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangParts, SglangScheduler
+from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.plumbing.errors import InputError
 from kvsim.sequence import Sequence
+from kvsim.support.parts import STAGES
+
+if TYPE_CHECKING:
+    from kvsim.engine.connectors.connector import Connector
 
 # Flags of the server that other tables have.
 ELSEWHERE = {
@@ -65,6 +70,8 @@ class Sglang(SchedulerOptions):
     enable_mixed_chunk: decoding requests run in the steps of prompts, too.
     disable_overlap_schedule: a step is scheduled when the one before it has returned.
     scheduler_recv_interval: steps of decoding between two looks at what has arrived.
+    pp_max_micro_batch_size: most requests of one micro-batch; over pipeline stages there are as
+        many micro-batches as stages. Not given: an equal share of the requests that may run.
 
     preemption_mode and victim have one value here: SGLang retracts by rules of its own.
     """
@@ -82,6 +89,7 @@ class Sglang(SchedulerOptions):
     enable_mixed_chunk: bool = False
     disable_overlap_schedule: bool = False
     scheduler_recv_interval: int = Field(1, ge=1)
+    pp_max_micro_batch_size: int | None = Field(None, ge=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -189,6 +197,26 @@ class Sglang(SchedulerOptions):
         hicache = hicache_over(allocator)
         return self.over(allocator, max_model_len, queue, queue, EngineSide(), hicache)
 
+    @property
+    def serves(self) -> frozenset[str]:
+        return frozenset((STAGES,))
+
+    def depth_over(self, stages: int) -> int:
+        """SGLang turns its overlap schedule off over several stages."""
+        return self.depth if stages == 1 else 1
+
+    def holding(
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        *,
+        connector: "Connector | None" = None,
+        verifier: Verifier | None = None,
+        stages: int = 1,
+    ) -> Scheduler:
+        queue, side = self.queue(allocator), EngineSide(looks_ahead=False)
+        return self.over(allocator, max_model_len, queue, queue, side, NO_HICACHE, stages=stages)
+
     def over(
         self,
         allocator: Allocator,
@@ -197,6 +225,8 @@ class Sglang(SchedulerOptions):
         prompts: SglangQueue,
         side: EngineSide,
         hicache: HicachePart,
+        *,
+        stages: int = 1,
     ) -> SglangScheduler:
         """Build the scheduler. waiting: all waiting requests. prompts: those of them that are
         computed on this engine.
@@ -211,6 +241,8 @@ class Sglang(SchedulerOptions):
             self.schedule_conservativeness,
             side,
             hicache,
+            stages,
+            self.pp_max_micro_batch_size,
         )
         return SglangScheduler(parts)
 

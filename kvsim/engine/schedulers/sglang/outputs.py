@@ -19,9 +19,12 @@ RETRACT_STEPS = 20  # decode steps that a retraction makes room for
 
 
 class InFlight:
-    """The plans in flight, oldest first."""
+    """The plans in flight, oldest first. elsewhere: they are of other micro-batches than the one
+    that is scheduled next.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, elsewhere: bool = False) -> None:
+        self._elsewhere = elsewhere
         self._plans: list[Plan] = []
         self._all_decoders = False  # a token of every decoder, or
         self._begun: set[Sequence] = set()  # of these
@@ -40,7 +43,7 @@ class InFlight:
 
     def settle(self) -> None:
         """Begin a pass: the tokens of the newest plan are in flight during it."""
-        last = self._plans[-1] if self._plans else None
+        last = self._plans[-1] if self._plans and not self._elsewhere else None
         self._all_decoders = last is not None and last.num_decode > 0
         self._begun = {chunk.seq for chunk in last.chunks} if last else set()
         self._joined.clear()
@@ -71,7 +74,7 @@ class InFlight:
         """Sequences of `among` with their last token in flight; the scheduler does not know yet
         that they end.
         """
-        if not self._plans:
+        if not self._plans or self._elsewhere:
             return []
         return [seq for seq in self._plans[-1].finishing if seq in among]
 
@@ -99,12 +102,13 @@ class InFlight:
 class Outputs:
     """Output counts of waiting and running requests.
 
-    wishes: max_new_tokens of each request, reduced to what the engine allows. all_counts: number of
-    these with ignore_eos, to which the new-token ratio does not apply.
+    in_flight: the plans in flight. wishes: max_new_tokens of each request, reduced to what the
+    engine allows. all_counts: number of these with ignore_eos, to which the new-token ratio does
+    not apply.
     """
 
     def __init__(self, batch: DecodeBatch, in_flight: InFlight) -> None:
-        self._batch, self._in_flight = batch, in_flight
+        self._batch, self.in_flight = batch, in_flight
         self.wishes: dict[Sequence, int] = {}
         self.all_counts = 0
 
@@ -126,7 +130,7 @@ class Outputs:
         outputs = seq.num_outputs
         if seq.decoding:
             outputs = self._batch.slots(seq) - seq.prompt_tokens + 1
-        return outputs - self._in_flight.has_token_of(seq)
+        return outputs - self.in_flight.has_token_of(seq)
 
     def end_by_length(self, seq: Sequence) -> bool:
         """Whether `seq` generates all of its max_new_tokens."""
@@ -139,7 +143,7 @@ class Outputs:
         With ignore_eos the ratio does not apply. Summed in their order, as SGLang does.
         """
         wishes, clock, held = self.wishes, self._batch.clock, 0.0
-        all_decoders, begun = self._in_flight.unreturned_tokens
+        all_decoders, begun = self.in_flight.unreturned_tokens
         for seq in decoders:
             outputs = seq.num_outputs
             if seq.decoding:  # as `of`, which is too slow for all that run at every pass

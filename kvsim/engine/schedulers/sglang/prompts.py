@@ -64,7 +64,7 @@ class PrefillAdmission:
         self._budget = budget
         self._wishes = wishes
         self._ratio = ratio
-        self._running = running
+        self.running = running
         self._hicache = hicache
         self._makes_way = makes_way
         self._cached = cached
@@ -165,7 +165,7 @@ class PrefillAdmission:
         """
         if self._ends is None:
             taken = (self._span(newcomer.seq) for newcomer in self.taken)
-            self._ends = Ends(self._span(seq), (*self._running(), *taken))
+            self._ends = Ends(self._span(seq), (*self.running(), *taken))
         else:
             self._ends.add(self._span(seq))
         return self._ends.fit(left)
@@ -208,10 +208,10 @@ class PromptKnobs(NamedTuple):
 class PrefillBatch:
     """The prefill batches of an engine, one in each pass.
 
-    batch: the last prefill batch, until the next pass; batch_tokens: tokens that it computes.
-    chunked: request with an unfinished prompt. short_head: head of the queue that lacked memory
-    when last tried. most_running: requests that may hold memory at once. displaced: requests that
-    left for more urgent ones in the last pass.
+    running: the running batch of this pass. chunked: request with an unfinished prompt. short_head:
+    head of the queue that lacked memory when last tried. most_running: requests that may hold
+    memory at once; most_in_batch: those of one running batch. displaced: requests that left for
+    more urgent ones in the last pass.
     """
 
     def __init__(
@@ -223,13 +223,12 @@ class PrefillBatch:
         hicache: HicachePart,
         knobs: PromptKnobs,
         most_running: int,
+        most_in_batch: int,
     ) -> None:
         self._scheduler, self._queue, self._room = scheduler, queue, room
-        self._running, self._hicache, self._knobs = running, hicache, knobs
-        self.most_running = most_running
-        self.batch: list[Sequence] = []
+        self.running, self._hicache, self._knobs = running, hicache, knobs
+        self.most_running, self._most_in_batch = most_running, most_in_batch
         self.displaced: list[Sequence] = []
-        self.batch_tokens = 0
         self.chunked: Sequence | None = None
         self.short_head: Sequence | None = None
         self._waits = False  # the chunked prompt computed nothing in the last pass
@@ -238,26 +237,34 @@ class PrefillBatch:
         """End the last prefill batch: cache the computed tokens; returns its unfinished requests
         without the chunked one.
         """
-        chunked, last = self.chunked, self.batch
+        running, chunked = self.running, self.chunked
+        last = running.prompts
         if chunked is not None and not self._waits:
             self._scheduler.allocator.checkpoint(chunked, chunked.num_computed)
-        rest = [seq for seq in last if seq is not chunked and not seq.finished]
+        # Of several micro-batches the last one may hold a chunk of a prompt that went on elsewhere.
+        cut = (chunked, running.chunked)
+        rest = [seq for seq in last if seq not in cut and not seq.finished]
         if len(rest) < len(last):
-            self._running.full = False
-        self.batch = []
+            running.full = False
+        running.prompts, running.chunked = [], None
         return rest
+
+    def place(self, seq: Sequence) -> int:
+        """Index that orders a decoding sequence within its batch."""
+        place = self.running.members.get(seq)
+        return self.running.prompts.index(seq) if place is None else place
 
     @property
     def open(self) -> bool:
         """Whether the next pass tries waiting requests even if nothing changes."""
         always = self._room.windows is not None or self._queue.priorities.preempts
-        return always or not self._running.full
+        return always or not self.running.full
 
     def prefill(self, plan: Plan) -> bool:
         """Admit new prompts, and continue the chunked prompt; returns whether that takes the
         pass.
         """
-        running, queue, knobs = self._running, self._queue, self._knobs
+        running, queue, knobs = self.running, self._queue, self._knobs
         self.displaced = []
         preempts = queue.priorities.preempts
         if not running.members or self._room.windows is not None or preempts:
@@ -267,7 +274,7 @@ class PrefillBatch:
         if chunked is None and (running.full or not queue.num_seen):
             return False
         free_rows = self.most_running - len(self._scheduler.running)
-        places = self.most_running - len(running.members)
+        places = self._most_in_batch - len(running.members)
         if chunked is None and min(places, free_rows) <= 0 and not preempts:
             running.full = True
             return False
@@ -318,7 +325,7 @@ class PrefillBatch:
         """Let running requests leave so that the more urgent `seq` may start; returns whether any
         did.
         """
-        running, priorities, entries = self._running, self._queue.priorities, self._queue.entries
+        running, priorities, entries = self.running, self._queue.priorities, self._queue.entries
         if not priorities.preempts:
             return False
         wishes, entry = running.outputs.wishes, entries[seq]
@@ -337,7 +344,7 @@ class PrefillBatch:
 
     def _budget(self) -> Budget:
         """The budget of this pass."""
-        running, knobs = self._running, self._knobs
+        running, knobs = self.running, self._knobs
         ratio, outputs = running.ratio.value, running.outputs
         limits = PassLimits(
             self._scheduler.allocator.page_tokens,
@@ -353,17 +360,17 @@ class PrefillBatch:
         """Spans of all requests that hold memory: output tokens to come, and tokens freed at the
         end.
         """
-        yield from self._running.spans()
-        seq, ratio = self.chunked, self._running.ratio.value
+        yield from self.running.spans()
+        seq, ratio = self.chunked, self.running.ratio.value
         if seq is not None:
-            yield span(seq, self._running.outputs.wishes[seq], seq.num_outputs, ratio)
+            yield span(seq, self.running.outputs.wishes[seq], seq.num_outputs, ratio)
 
     def _compute(self, plan: Plan, more: int, taken: list[Newcomer]) -> bool:
         """Compute `more` tokens of the chunked prompt, and start the admitted ones; returns whether
         nobody else decodes in this pass.
         """
         retracted = len(plan.preempted)
-        scheduler, room, running = self._scheduler, self._room, self._running
+        scheduler, room, running = self._scheduler, self._room, self.running
         allocator, chunked = scheduler.allocator, self.chunked if more else None
         waits = None if more else self.chunked
         self._waits = waits is not None
@@ -409,20 +416,21 @@ class PrefillBatch:
         """Make the prompts of `plan` a batch. Decoding requests join it if `mixed`, else they
         pause.
         """
-        running = self._running
+        running = self.running
         prompts = [chunk.seq for chunk in plan.chunks]
-        self.batch_tokens = sum(chunk.new_tokens for chunk in plan.chunks)
+        running.prompt_tokens = sum(chunk.new_tokens for chunk in plan.chunks)
+        running.chunked = self.chunked
         ride = bool(self._knobs.mixed and running.members)
         if ride:
             running.drop_ending()
             ride = running.make_room(plan, rides=True)
         if ride:
-            self.batch = [*prompts, *running.members]
-            self.batch_tokens += len(running.members)
+            running.prompts = [*prompts, *running.members]
+            running.prompt_tokens += len(running.members)
             running.members = {}
             self._scheduler.step_decoders(plan, [])
             return
-        self.batch = prompts
+        running.prompts = prompts
         plan.num_paused = self._scheduler.batch.num
 
     def check_goes_on(self) -> None:

@@ -12,7 +12,6 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.ignore_eos import Span, span
 from kvsim.engine.schedulers.sglang.outputs import (
     RETRACT_STEPS,
-    InFlight,
     NewTokenRatio,
     Outputs,
 )
@@ -28,6 +27,10 @@ class RunningBatch:
     their last token in flight. full: no request is admitted. ratio: the new-token ratio.
     first_tokens: tokens of the prefill batch that it was at first; SGLang counts them as launched
     again in each decode step.
+
+    prompts: the last prefill batch, until the next pass; prompt_tokens: tokens that it computes.
+    chunked: the request of it with an unfinished prompt. finished: requests that have finished
+    since the last pass.
     """
 
     def __init__(
@@ -35,37 +38,41 @@ class RunningBatch:
         scheduler: Scheduler,
         room: PrefixRoom,
         ratio: NewTokenRatio,
+        outputs: Outputs,
         side: EngineSide,
         hicache: HicachePart,
     ) -> None:
         self._scheduler, self._room = scheduler, room
         self._side, self._hicache = side, hicache
-        self.ratio = ratio
+        self.ratio, self.outputs, self.in_flight = ratio, outputs, outputs.in_flight
+        self.prompts: list[Sequence] = []
+        self.prompt_tokens = 0
+        self.chunked: Sequence | None = None
+        self.finished: list[Sequence] = []
         self.members: dict[Sequence, int] = {}
         self._entered = self.first_tokens = 0
         self.full = False
-        self.in_flight = InFlight()
-        self.outputs = Outputs(scheduler.batch, self.in_flight)
 
-    def enter(self, seqs: list[Sequence], tokens: int) -> None:
-        """Append `seqs` to the batch. tokens: those of their prefill batch, which becomes the
-        running batch if this one is empty.
+    def enter(self, seqs: list[Sequence]) -> None:
+        """Append `seqs` to the batch. Their prefill batch becomes the running batch if this one is
+        empty.
         """
         if seqs and not self.members:
-            self.full, self.first_tokens = False, tokens
+            self.full, self.first_tokens = False, self.prompt_tokens
         self._append(seqs)
 
     def _append(self, seqs: list[Sequence]) -> None:
         self.members.update(zip(seqs, count(self._entered), strict=False))
         self._entered += len(seqs)
 
-    def drop(self, finished: list[Sequence]) -> None:
-        """Remove `finished` requests: their last outputs are processed."""
-        for seq in finished:
+    def drop_finished(self) -> None:
+        """Remove finished requests: their last outputs are processed."""
+        for seq in self.finished:
             if seq in self.members:
                 del self.members[seq]
                 self.full = False
             self.outputs.remove(seq)
+        self.finished = []
 
     def drop_ending(self) -> bool:
         """Remove requests that end by length with the token in flight; returns whether there were

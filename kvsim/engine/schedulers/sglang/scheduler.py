@@ -11,6 +11,7 @@ Transfers between prefill and decode engines and memory after the device's (HiCa
 the scheduler holds (parts.py). Each has a form that does nothing.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
@@ -20,10 +21,11 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.budget import never_starts
 from kvsim.engine.schedulers.sglang.limits import Limits
-from kvsim.engine.schedulers.sglang.outputs import NewTokenRatio
+from kvsim.engine.schedulers.sglang.outputs import InFlight, NewTokenRatio, Outputs
 from kvsim.engine.schedulers.sglang.parts import NO_HICACHE, EngineSide, HicachePart
 from kvsim.engine.schedulers.sglang.prompts import PrefillBatch, PromptKnobs
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
+from kvsim.engine.schedulers.sglang.ring import Ring
 from kvsim.engine.schedulers.sglang.running_batch import RunningBatch
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.memory.ledger import Course, Usage
@@ -37,7 +39,8 @@ class SglangParts(NamedTuple):
 
     policies: include the queue of all waiting requests. queue: those of them with prompts to
     compute on this engine. max_running_requests: the option, None if not given. conservativeness:
-    see `NewTokenRatio`.
+    see `NewTokenRatio`. stages: pipeline stages. most_in_batch: requests of one of their
+    micro-batches; None: an equal share of those that may run.
     """
 
     allocator: Allocator
@@ -49,15 +52,16 @@ class SglangParts(NamedTuple):
     conservativeness: float
     side: EngineSide
     hicache: HicachePart = NO_HICACHE
+    stages: int = 1
+    most_in_batch: int | None = None
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SglangScheduler(Scheduler):
     """Schedules as SGLang does.
 
-    running: requests with KV memory, decoding and prefilling. decoding: SGLang's running batch.
-    finished: requests that have finished since the last pass. request_limits: limits on their
-    lengths and number.
+    running: requests with KV memory, decoding and prefilling. decoding: SGLang's running batch; of
+    several micro-batches that of the last pass. request_limits: limits on requests.
     """
 
     def __init__(self, parts: SglangParts) -> None:
@@ -66,8 +70,11 @@ class SglangScheduler(Scheduler):
         self.room = room = prefix_room(allocator)
         self.side, self.hicache = parts.side, parts.hicache
         self.ratio = NewTokenRatio(parts.conservativeness)
-        self.decoding = RunningBatch(self, room, self.ratio, self.side, self.hicache)
-        self.in_flight, self.outputs = self.decoding.in_flight, self.decoding.outputs
+        in_flight = self.in_flight = InFlight(elsewhere=parts.stages > 1)
+        outputs = self.outputs = Outputs(self.batch, in_flight)
+        batch_of = partial(RunningBatch, self, room, self.ratio, outputs, self.side, self.hicache)
+        self.ring = Ring(self, parts.stages, batch_of)
+        self.decoding = self.ring.places[0]
         self.request_limits = Limits(
             room.available_tokens(),
             parts.max_model_len,
@@ -75,12 +82,13 @@ class SglangScheduler(Scheduler):
             allocator.max_sequences,
         )
         self.most_running = self.request_limits.max_running(parts.max_running_requests)
+        most = self.most_running
+        share = parts.most_in_batch or max(1, most // parts.stages)
         self.prompts = PrefillBatch(
-            self, queue, room, self.decoding, self.hicache, parts.knobs, self.most_running
+            self, queue, room, self.decoding, self.hicache, parts.knobs, most, share
         )
         self._queue, self._inbox = queue, queue.inbox
         self._chunk_tokens = parts.knobs.chunked_prefill_size or UNBOUNDED
-        self.finished: list[Sequence] = []
 
     @property
     def decoders(self) -> dict[Sequence, int]:
@@ -97,7 +105,7 @@ class SglangScheduler(Scheduler):
 
     def members(self, plan: Plan) -> list[Sequence]:
         """Requests of the batch just planned, in batch order."""
-        return self.prompts.batch if _has_prompts(plan) else list(self.decoding.members)
+        return self.decoding.prompts if _has_prompts(plan) else list(self.decoding.members)
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -134,10 +142,11 @@ class SglangScheduler(Scheduler):
     def schedule(self) -> Plan:
         plan, in_flight = Plan(), self.in_flight
         self._queue.begin_pass()
+        self.decoding = self.prompts.running = self.ring.turn()
         self.side.begin(plan)
         self.hicache.begin(self._queue, self.waiting.head)
         if not self._inbox.always_open:
-            prompts, idle = bool(self.prompts.batch), not self.running
+            prompts, idle = bool(self.decoding.prompts), not self.running
             for seq in self._inbox.receive(prompts=prompts, idle=idle):
                 super().add(seq)
         self._pass(plan)
@@ -145,7 +154,8 @@ class SglangScheduler(Scheduler):
             self._pass(plan)
         if not plan.empty:
             in_flight.scheduled(plan)
-            self.room.step_scheduled(self._place)
+            self.ring.launched(plan)
+            self.room.step_scheduled(self.prompts.place)
         elif not (self.waiting or self.running or in_flight or self.expects_more):
             self.ratio.idle()
         elif not (self.decoding.members or in_flight or self.expects_more):
@@ -158,20 +168,15 @@ class SglangScheduler(Scheduler):
         """End the last batch, and compute prompts, or else decode."""
         self.in_flight.settle()
         decoding, prompts = self.decoding, self.prompts
-        decoding.enter(self.side.joining(plan, prompts.settle()), prompts.batch_tokens)
-        decoding.drop(self.finished)
-        self.finished = []
+        decoding.enter(self.side.joining(plan, prompts.settle()))
+        decoding.drop_finished()
         if prompts.prefill(plan):
-            self._queue.prefilled_tokens += prompts.batch_tokens
+            self._queue.prefilled_tokens += decoding.prompt_tokens
         else:
             decoding.decode(plan)
             self._queue.prefilled_tokens += decoding.first_tokens * self.stepped
         self._close(plan)
-
-    def _place(self, seq: Sequence) -> int:
-        """Index that orders a decoding sequence within its batch."""
-        place = self.decoding.members.get(seq)
-        return self.prompts.batch.index(seq) if place is None else place
+        self.ring.decided(plan)
 
     def resume(self, seq: Sequence) -> None:
         """Run `seq` from this pass on, with a prompt computed on another engine and memory already
@@ -185,7 +190,7 @@ class SglangScheduler(Scheduler):
     def repeatable(self, plan: Plan, limit: int) -> int:
         if plan.chunks or plan.num_paused or plan.preempted or plan.finishing or plan.stalls:
             return 0
-        waits = self._queue.num_seen and self.prompts.open
+        waits = not self.ring.alone or (self._queue.num_seen and self.prompts.open)
         if waits or plan.rejoined or self.prompts.chunked is not None:
             return 0
         if self._is_short(self.waiting.head) and not self.allocator.usage(None, busy=True).idle:
@@ -228,7 +233,7 @@ class SglangScheduler(Scheduler):
         for seq in finishing:
             done.append(seq)
             self.leave(seq)
-        self.finished += done
+        self.ring.returned(plan, done)
         return done
 
     def leave(self, seq: Sequence) -> None:

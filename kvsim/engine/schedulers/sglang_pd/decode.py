@@ -218,7 +218,7 @@ class DecodeSide(EngineSide):
             self._take_arrived(plan, now_ps + plan.held_ps)
         joining = self._joining(plan)
         same = len(plan.left) + len(plan.failed) == gone
-        self._settled = same and not self._scheduler.finished
+        self._settled = same and not self._scheduler.decoding.finished
         return joining
 
     def passes_again(self, plan: Plan) -> bool:
