@@ -307,9 +307,9 @@ class BlockTables:
                 for table, extent in zip(tables, dealt, strict=True):
                     table.parts[g].append((table.count - 1, extent, 1))
         elif blocks:
-            for at, g in enumerate(placed):
-                for table, block in zip(tables, blocks[at::num], strict=True):
-                    table.lists[g].append(block)
+            for at, table in enumerate(tables):
+                for place, g in enumerate(placed):
+                    table.lists[g].append(blocks[at * num + place])
 
     def take_units(self, num: int) -> None:
         """Allocate one more block in every attention group for `num` tables, counted without block

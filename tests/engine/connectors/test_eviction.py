@@ -67,7 +67,7 @@ def test_least_recently_used_chunks_are_evicted_by_request_and_from_the_tail(see
             new = [content for content in some if content.key not in of]
             of.update((content.key, content) for content in new)
             if new:
-                policy.accessed(seq, new)
+                policy.accessed(seq, [present[c.key] for c in new if c.key in present])
                 plain.number(seq)
             for content in new:
                 if content.key in present:
@@ -81,8 +81,9 @@ def test_least_recently_used_chunks_are_evicted_by_request_and_from_the_tail(see
         elif act == "finish":
             of = touched.pop(seq, {})
             tail = sorted(of.values(), key=lambda c: (-c.end, -c.group))
-            policy.finished(seq, [content.key for content in tail], (), ())
-            plain.finish(seq, [present[c.key] for c in tail if c.key in present])
+            left = [present[content.key] for content in tail if content.key in present]
+            policy.finished(seq, left, (), ())
+            plain.finish(seq, left)
         elif act == "pin" and present:
             chunk = draw.choice(list(present.values()))
             chunk.pins = 1 - chunk.pins

@@ -24,10 +24,16 @@ class AdaptiveReplacement(ChunkPolicy):
         self._once_ghosts: OrderedDict[int, None] = OrderedDict()
         self._again_ghosts: OrderedDict[int, None] = OrderedDict()
         self._target = 0.0
+        self._missed: dict[Sequence, set[int]] = {}  # a miss counts once for each sequence
 
-    def missed(self, keys: list[int]) -> None:
+    def missed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
         once, again = self._once_ghosts, self._again_ghosts
-        for key in reversed(keys):
+        known = self._missed.setdefault(seq, set())
+        for content in reversed(contents):
+            key = content.key
+            if key in known:
+                continue
+            known.add(key)
             if key in once:
                 more = max(1, len(again) / len(once))
                 self._target = min(self._target + more, self._capacity)
@@ -37,7 +43,7 @@ class AdaptiveReplacement(ChunkPolicy):
                 self._target = max(self._target - less, 0)
                 again.move_to_end(key)
 
-    def accessed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
+    def accessed(self, seq: Sequence, chunks: list[HostChunk]) -> None:
         return
 
     def inserted(self, seq: Sequence, chunk: HostChunk) -> None:
@@ -46,9 +52,11 @@ class AdaptiveReplacement(ChunkPolicy):
         self._again_ghosts.pop(chunk.key, None)
 
     def finished(
-        self, seq: Sequence, keys: list[int], stored: Container[int], reused: Container[int]
+        self, seq: Sequence, chunks: list[HostChunk], stored: Container[int], reused: Container[int]
     ) -> None:
-        for key in keys:
+        self._missed.pop(seq, None)
+        for chunk in chunks:
+            key = chunk.key
             if key in stored and key in self._once:
                 self._once.move_to_end(key)
             elif key in reused and key in self._once:

@@ -178,10 +178,9 @@ class OffloadingConnector(Connector):
                 skipped_blocks = first % each
             keys = self.keys.listed(seq, g, first // each, ceil_div(last, each))
             chunks += [self._present(key) for key in keys]
-        for chunk in chunks:
-            self.pool.load(seq, chunk)
-            if match.waits:
-                self._loading[chunk.key] += 1
+        self.pool.load(seq, chunks)
+        if match.waits:
+            self._loading.update(chunk.key for chunk in chunks)
         self.stores.loaded(seq, end)
         num_bytes = self.settings.bytes_of(counts)
         job = self.jobs.make(
@@ -266,15 +265,14 @@ class OffloadingConnector(Connector):
     def returned(self, report: Report, now_ps: int) -> None:
         for number in report.jobs:
             job = self.jobs.ended(number)
-            for chunk in job.chunks:
-                if job.store:
-                    self.pool.written(chunk)
-                    continue
-                self.pool.unpin(chunk)
-                if job.waits:
-                    self._loading[chunk.key] -= 1
-                    if not self._loading[chunk.key]:
-                        del self._loading[chunk.key]
+            if job.store:
+                self.pool.written(job.chunks)
+                continue
+            self.pool.unpin(job.chunks)
+            for chunk in job.chunks if job.waits else ():
+                self._loading[chunk.key] -= 1
+                if not self._loading[chunk.key]:
+                    del self._loading[chunk.key]
 
     @property
     def busy(self) -> bool:

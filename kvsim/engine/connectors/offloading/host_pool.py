@@ -9,32 +9,36 @@ from kvsim.sequence import Sequence
 
 
 class Accesses:
-    """Keys that a sequence offered or loaded, in order of access.
+    """Contents that a sequence offered or loaded, by key.
 
-    missed: keys that were not in host memory. stored: keys that this sequence stored. reused: keys
-    that another sequence had stored.
+    stored: keys that this sequence stored. reused: keys that another sequence had stored.
     """
 
-    __slots__ = ("contents", "missed", "reused", "stored")
+    __slots__ = ("contents", "reused", "stored")
 
     def __init__(self) -> None:
         self.contents: dict[int, ChunkContent] = {}
-        self.missed: set[int] = set()
         self.stored: set[int] = set()
         self.reused: set[int] = set()
 
-    @property
-    def tail_first(self) -> list[int]:
-        """All keys, those furthest from the start of the sequence first; at one end, the last group
-        first.
+    def tail_first(self) -> list[ChunkContent]:
+        """All contents, those furthest from the start of the sequence first; at one end, the last
+        layer group first.
         """
-        contents = self.contents.values()
-        return [c.key for c in sorted(contents, key=lambda c: (-c.end, -c.group))]
+        return sorted(self.contents.values(), key=_place, reverse=True)
 
     def found(self, key: int) -> None:
         """Note that the key is in host memory, stored by this sequence or by another."""
         if key not in self.stored:
             self.reused.add(key)
+
+
+MOST_GROUPS = 1 << 16
+
+
+def _place(content: ChunkContent) -> int:
+    """A number that grows with the end of a chunk, and at one end with its layer group."""
+    return content.end * MOST_GROUPS + content.group
 
 
 class HostPool:
@@ -84,21 +88,25 @@ class HostPool:
         if self._threshold >= 2:
             self._count([content.key for content in contents])
         absent: list[ChunkContent] = []
-        recorded: list[ChunkContent] = []
-        of = self._of(seq)
+        touched: list[HostChunk] = []
+        of, known = self._of(seq), len(self._of(seq).contents)
         for content in contents:
-            chunk = self._chunks.get(content.key)
+            key = content.key
+            chunk = self._chunks.get(key)
             if chunk is None:
-                if self._threshold >= 2 and self._seen.get(content.key, 0) < self._threshold:
+                if self._threshold >= 2 and self._seen.get(key, 0) < self._threshold:
                     continue
                 absent.append(content)
+                of.contents.setdefault(key, content)
             elif chunk.ready:
-                of.found(content.key)
-            else:
-                continue
-            recorded.append(content)
-        self._miss(of, absent)
-        self._access(seq, of, recorded)
+                of.found(key)
+                if key not in of.contents:
+                    of.contents[key] = content
+                    touched.append(chunk)
+        if absent:
+            self.policy.missed(seq, absent)
+        if len(of.contents) > known:  # even if no room is found for some
+            self.policy.accessed(seq, touched)
         missing = len(absent) - (self.num_slots - len(self._chunks))
         if missing > 0 and not self._evict(missing, {content.key for content in contents}):
             return None
@@ -124,23 +132,6 @@ class HostPool:
                 seen.popitem(last=False)
                 others -= 1
             seen[key] = 1
-
-    def _miss(self, of: Accesses, contents: list[ChunkContent]) -> None:
-        """Report misses of a sequence to the eviction policy, each key once."""
-        new = [content.key for content in contents if content.key not in of.missed]
-        if new:
-            self.policy.missed(new)
-            of.missed.update(new)
-
-    def _access(self, seq: Sequence, of: Accesses, contents: list[ChunkContent]) -> None:
-        """Report accesses of `seq` to the eviction policy, even if no room is found for some
-        contents.
-        """
-        new = [content for content in contents if content.key not in of.contents]
-        if new:
-            for content in new:
-                of.contents[content.key] = content
-            self.policy.accessed(seq, new)
 
     def _of(self, seq: Sequence) -> Accesses:
         found = self._accesses.get(seq)
@@ -175,30 +166,37 @@ class HostPool:
         self.policy.inserted(seq, chunk)
         return chunk
 
-    def written(self, chunk: HostChunk) -> None:
-        """The copy that writes `chunk` has ended."""
-        chunk.ready = True
-        self.changes += 1
-        self.writing -= 1
+    def written(self, chunks: list[HostChunk]) -> None:
+        """The copy that writes `chunks` has ended."""
+        for chunk in chunks:
+            chunk.ready = True
+        self.changes += len(chunks)
+        self.writing -= len(chunks)
 
-    def load(self, seq: Sequence, chunk: HostChunk) -> None:
-        """A load for `seq` begins to read `chunk`."""
-        self.pin(chunk)
+    def load(self, seq: Sequence, chunks: list[HostChunk]) -> None:
+        """A load for `seq` begins to read `chunks`."""
         of = self._of(seq)
-        of.found(chunk.key)
-        self._access(seq, of, [chunk.content])
+        for chunk in chunks:
+            self.pin(chunk)
+            of.found(chunk.key)
+            if chunk.key not in of.contents:
+                of.contents[chunk.key] = chunk.content
+                self.policy.accessed(seq, [chunk])
 
     def pin(self, chunk: HostChunk) -> None:
         """A copy begins to read `chunk`, which cannot be evicted meanwhile."""
         self.pinned += not chunk.pins
         chunk.pins += 1
 
-    def unpin(self, chunk: HostChunk) -> None:
-        """A copy that reads `chunk` has ended."""
-        chunk.pins -= 1
-        self.pinned -= not chunk.pins
+    def unpin(self, chunks: list[HostChunk]) -> None:
+        """A copy that reads `chunks` has ended."""
+        for chunk in chunks:
+            chunk.pins -= 1
+            self.pinned -= not chunk.pins
 
     def finished(self, seq: Sequence) -> None:
         """Forget the accesses of a finished sequence."""
         of = self._accesses.pop(seq, None) or Accesses()
-        self.policy.finished(seq, of.tail_first, of.stored - of.reused, of.reused)
+        found = [self._chunks.get(content.key) for content in of.tail_first()]
+        chunks = [chunk for chunk in found if chunk is not None]
+        self.policy.finished(seq, chunks, of.stored - of.reused, of.reused)

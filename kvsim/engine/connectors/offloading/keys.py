@@ -23,7 +23,7 @@ class ChunkKeys:
     def listed(self, seq: Sequence, group: int, start: int, end: int) -> list[int]:
         """Keys of the chunks `start` to `end` - 1 of `seq` in a layer group."""
         keys = self._of(seq, self._chunk_tokens[group]).listed(start, end)
-        return [key * self._num + group for key in keys]
+        return keys if self._num == 1 else [key * self._num + group for key in keys]
 
     def forget(self, seq: Sequence) -> None:
         """Drop the stored keys of `seq`, which is not asked for again."""

@@ -50,23 +50,20 @@ class LeastRecentlyUsed(ChunkPolicy):
     """
 
     def __init__(self, capacity: int) -> None:
-        self._chunks: dict[int, HostChunk] = {}
         self._running: dict[Sequence, RankedChunks] = {}
         self._ranks: OrderedDict[int, RankedChunks] = OrderedDict()  # the lowest first
         self._last = 0
 
-    def missed(self, keys: list[int]) -> None:
+    def missed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
         return
 
-    def accessed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
+    def accessed(self, seq: Sequence, chunks: list[HostChunk]) -> None:
         own = self._of(seq)
-        for content in contents:
-            chunk = self._chunks.get(content.key)
-            if chunk is not None and own.rank > chunk.rank:
+        for chunk in chunks:
+            if own.rank > chunk.rank:
                 own.add(chunk)
 
     def inserted(self, seq: Sequence, chunk: HostChunk) -> None:
-        self._chunks[chunk.key] = chunk
         self._of(seq).add(chunk)
 
     def _of(self, seq: Sequence) -> RankedChunks:
@@ -81,18 +78,15 @@ class LeastRecentlyUsed(ChunkPolicy):
         return made
 
     def finished(
-        self, seq: Sequence, keys: list[int], stored: Container[int], reused: Container[int]
+        self, seq: Sequence, chunks: list[HostChunk], stored: Container[int], reused: Container[int]
     ) -> None:
         own = self._running.pop(seq, None)
         if own is not None:
-            del self._ranks[own.rank]  # all its chunks are among `keys`
+            del self._ranks[own.rank]  # all that it holds is in `chunks`
         left = self._highest()
-        left.finished = True
-        for at in range(len(keys) - 1, -1, -1):
-            chunk = self._chunks.get(keys[at])
-            if chunk is not None:
-                chunk.rank = left.rank
-                left.chunks.append(chunk)
+        left.chunks, left.finished = chunks[::-1], True
+        for chunk in chunks:
+            chunk.rank = left.rank
 
     def choose(self, count: int, kept: Container[int]) -> list[HostChunk] | None:
         found: list[HostChunk] = []
@@ -116,5 +110,4 @@ class LeastRecentlyUsed(ChunkPolicy):
         return found if len(found) == count else None
 
     def evicted(self, chunk: HostChunk) -> None:
-        del self._chunks[chunk.key]
         chunk.rank = EVICTED

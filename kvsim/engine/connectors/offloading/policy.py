@@ -13,15 +13,13 @@ class ChunkPolicy:
     """
 
     @abstractmethod
-    def missed(self, keys: list[int]) -> None:
-        """A sequence offers content that is not in host memory, for the first time. keys: head
-        first.
-        """
+    def missed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
+        """`seq` offers content that is not in host memory, head first, perhaps again."""
 
     @abstractmethod
-    def accessed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
-        """A sequence offers or loads content that is in host memory, or that it wants to store, for
-        the first time.
+    def accessed(self, seq: Sequence, chunks: list[HostChunk]) -> None:
+        """`seq` offers or loads content for the first time. chunks: those of it that are in host
+        memory.
         """
 
     @abstractmethod
@@ -30,9 +28,9 @@ class ChunkPolicy:
 
     @abstractmethod
     def finished(
-        self, seq: Sequence, keys: list[int], stored: Container[int], reused: Container[int]
+        self, seq: Sequence, chunks: list[HostChunk], stored: Container[int], reused: Container[int]
     ) -> None:
-        """`seq` is done. keys: all that it accessed, tail first.
+        """`seq` is done. chunks: all that it accessed and that are still there, tail first.
 
         stored: keys that it stored, and never found stored by others; reused: keys that others had
         stored.

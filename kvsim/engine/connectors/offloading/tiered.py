@@ -41,11 +41,10 @@ class TieredConnector(OffloadingConnector):
 
     def _take_reports(self) -> None:
         for job in self.disk.reports(self._now_ps):
-            for chunk in job.chunks:
-                if job.read:
-                    self.pool.written(chunk)
-                else:
-                    self.pool.unpin(chunk)
+            if job.read:
+                self.pool.written(job.chunks)
+            else:
+                self.pool.unpin(job.chunks)
 
     def _states(self, seq: Sequence, group: int, first: int, last: int) -> Iterator[int]:
         for place in range(first, last):
