@@ -74,7 +74,7 @@ REFUSED = (
     ServerParts(lockstep=True, connector=True, serves=ALONE),
     ServerParts(lockstep=True, no_tiers=True, depth=2),
     ServerParts(lockstep=True, changes=True),
-    ServerParts(lockstep=True, transfers="vllm"),
+    ServerParts(lockstep=True, transfers="sglang", allocator="radix"),
     ServerParts(cells=2, changes=True),
     ServerParts(cells=2, clients=True),
 )

@@ -64,6 +64,12 @@ class Rows(Observer):
                 del self._open[index]
                 return
 
+    def drop(self, row: Row) -> None:
+        """Remove a row, as nothing happened in its step after all."""
+        self.rows.remove(row)
+        for step, each in enumerate(self.rows):
+            each["step"] = step
+
     def close(self) -> None:
         """Write the last row."""
 

@@ -13,10 +13,14 @@ from kvsim.fleet.routers.options import RouterOptions
 from kvsim.request import Request
 from kvsim.sequence import Sequence as KVSequence
 from kvsim.step_time.form import StepTime
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 
 
 class DeploymentSide(NamedTuple):
-    """The replicas of one side (prefill or decode), and their router."""
+    """The replicas of one side (prefill or decode), and their router. Several may be ranks that
+    step together, if the router says so.
+    """
 
     spec: ReplicaSpec
     step_time: StepTime
@@ -80,13 +84,20 @@ class PrefillDecode:
             for each in (self._hooks.report_interval_ps, side.router.report_interval_ps)
             if each is not None
         ]
+        together = None
+        if side.router.lets_step_together and side.replicas > 1:
+            check(ServerParts(lockstep=True, transfers=side.spec.scheduler.engine or ""))
+            together = side.router.together(self._env)
         parts = [_Heard(own, self._loads, self._hooks) for _ in range(side.replicas)]
         return RoutedPool(
             self._env,
             parts,
             side.router.build(view),
             MemberHooks(
-                left, refuse=self._hooks.refuse, report_interval_ps=min(looks, default=None)
+                left,
+                refuse=self._hooks.refuse,
+                report_interval_ps=min(looks, default=None),
+                waves=together,
             ),
             reports=side.router.reports(view),
         )

@@ -274,12 +274,18 @@ ROWS: tuple[RefusedPair, ...] = (
     ),
     RefusedPair(
         LOCKSTEP,
-        TRANSFERS,
-        lambda parts: parts.lockstep and parts.transfers != "",
-        "ranks that step together are single replicas",
-        "fleet.router.lockstep",
+        "prefill and decode replicas, but under vLLM in `disaggregation.router`",
+        lambda parts: parts.lockstep and parts.transfers in ("apart", "sglang"),
+        lambda parts: (
+            "ranks that step together are single replicas"
+            if parts.transfers == "apart"
+            else "ranks that step together are simulated for vLLM's prefill and decode replicas"
+        ),
+        lambda parts: (
+            "fleet.router.lockstep" if parts.transfers == "apart" else "disaggregation.router"
+        ),
         is_set,
-        "leave it or [disaggregation] out",
+        "leave it out, or under vLLM set it in disaggregation.router",
     ),
     RefusedPair(
         CELLS,

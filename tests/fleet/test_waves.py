@@ -113,10 +113,27 @@ def test_dp_lockstep_serves_all_conversations_but_takes_longer() -> None:
     assert together.tpot_s.mean > apart.tpot_s.mean
 
 
+def test_decode_replicas_of_a_mixture_of_experts_step_together() -> None:
+    """A prompt of 300 tokens on the second rank delays the tokens of the first, which is alone
+    where the ranks step apart.
+    """
+    router = {"kind": "vllm-dp", "lockstep": True}
+    apart = {"decode": {"replicas": 2}, "proxy_us": 0.0, "failed_reads": 1.0}
+    apart |= {"kv_load_failure_policy": "recompute"}
+    ends = []
+    for chosen in ({"kind": "vllm-dp"}, router):
+        requests = [Request("a", 0, 10, 40), Request("b", 0, 300, 1)]
+        table = {**TABLE, "disaggregation": {**apart, "router": chosen}}
+        decode = simulate(table, requests).runs[0]
+        ends.append({row.id: row.finish_ps for row in decode.requests.itertuples()})
+    assert ends[1]["a"] > ends[0]["a"] + 200 * MS
+
+
 @pytest.mark.parametrize(
     ("tables", "words"),
     [
         ({"tier": [{"kind": "vllm-simple-offloading", "kv_offloading_size": 1}]}, "step together"),
+        ({"fleet": {"router": TOGETHER}, "disaggregation": {}}, "single replicas"),
         ({"fleet": {"router": TOGETHER, "failure": [{"at_s": 1, "replica": 0}]}}, "die alone"),
     ],
 )

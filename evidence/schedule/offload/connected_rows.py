@@ -99,9 +99,7 @@ class ConnectedRows(VllmRows):
 
     def close(self) -> None:
         for row in [row for row in self.rows if not self._is_kept(row)]:
-            self.rows.remove(row)
-            for step, later in enumerate(self.rows):
-                later["step"] = step
+            self.drop(row)
 
     def _is_kept(self, row: Row) -> bool:
         """Whether anything happened in the iteration of `row`."""

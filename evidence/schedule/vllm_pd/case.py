@@ -18,6 +18,7 @@ from evidence.schedule.rows import Row
 from evidence.schedule.ticks import MOST_TICKS, TICK_PS, CaseCost, TickCost
 from evidence.schedule.vllm.engine_settings import VllmEngine
 from evidence.schedule.vllm.schedule import Accepted, VllmRequest, acceptance
+from evidence.schedule.vllm_dp.rows import RankRows, forward_rows
 from evidence.schedule.vllm_pd.rows import PairRows, TieredPairRows
 from kvsim.engine.arrivals import Arrivals
 from kvsim.engine.clock import EngineClock
@@ -31,7 +32,9 @@ from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.connectors.tiers import ConnectorPlan
 from kvsim.engine.engine import Engine
 from kvsim.engine.executor.copies import CopyingExecutor
+from kvsim.engine.observer import Observer
 from kvsim.engine.parts import EngineParts
+from kvsim.engine.ranks import Ranks
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.transfers.handoff import prompt_of
 from kvsim.plumbing.options import Options
@@ -174,14 +177,36 @@ class VllmPairCase(RecordedCase):
     def rows_of(cls, expectation: Mapping[str, Any]) -> Any:
         if not all(isinstance(expectation.get(side), list) for side in SIDES):
             return None
-        return [{"side": side, **row} for side in SIDES for row in expectation[side]]
+        engines = {"prefill": expectation["prefill"], "decode": expectation["decode"]}
+        if all(isinstance(rank, list) for rank in expectation["decode"]):
+            ranks = engines.pop("decode")
+            engines |= {_name(number, len(ranks)): rows for number, rows in enumerate(ranks)}
+        rows = [{"side": side, **row} for side, each in engines.items() for row in each]
+        forwards = expectation.get("forwards", ())
+        return rows + [{"side": "forwards", "forward": each} for each in forwards]
 
     def simulated(self, recorded: list[Row]) -> list[Row]:
         return PairReplay(self).rows()
 
+    @model_validator(mode="after")
+    def _ranks_decode(self) -> "VllmPairCase":
+        if self.engine.prefill.data_parallel_size > 1:
+            raise ValueError("only the decode engine is replayed with several ranks")
+        ranks = self.engine.decode.data_parallel_size
+        if any(request.rank >= ranks for request in self.requests):
+            raise ValueError("a request's rank must be below engine.decode.data_parallel_size")
+        return self
+
+
+def _name(number: int, ranks: int) -> str:
+    """The name of a decode engine in rows."""
+    return "decode" if ranks == 1 else f"decode {number}"
+
 
 class PairReplay:
-    """The two simulated engines on one clock."""
+    """The two simulated engines on one clock. The decode engine may have several ranks that compute
+    each forward together.
+    """
 
     def __init__(self, case: VllmPairCase) -> None:
         self._case = case
@@ -192,42 +217,58 @@ class PairReplay:
         self._arrivals = Arrivals(self._env, Stream(tuple(timed)))
         self._whole = {request.id: request for request in timed}
         self._arrivals.submit = self._submit
-        self._rows = {side: self._rows_of(side) for side in SIDES}
-        self._prefill = self._engine("prefill", self._tiered(self._producer()))
-        self._consumer = self._reader()
-        self._decode = self._engine("decode", self._consumer)
+        engines, ranks = case.engine, case.engine.decode.data_parallel_size
+        rows = self._prefill_rows = self._rows_of(engines.prefill)
+        producer = self._tiered(self._producer(), rows)
+        self._prefill = self._engine(engines.prefill, producer, rows)
+        self._together = Ranks(self._env, engines.decode.dp_sync_interval)
+        self._together.forwards = []
+        self._decode: list[Engine] = []
+        self._decode_rows: list[PairRows | RankRows] = []
+        self._consumers = [self._reader() for _ in range(ranks)]
+        for consumer in self._consumers:
+            rows = self._rows_of(engines.decode)
+            rows.stalled = self._stalled
+            shown = rows if ranks == 1 else RankRows(rows, self._together)
+            self._decode_rows.append(shown)
+            self._decode.append(self._engine(engines.decode, consumer, rows, shown))
         self._to_come = sum(len(request.names()) for request in case.requests)
-        self._rows["decode"].stalled = self._stalled
 
-    def _rows_of(self, side: str) -> PairRows:
-        engine: PairedEngine = getattr(self._case.engine, side)
+    def _rows_of(self, engine: PairedEngine) -> PairRows:
         kind = PairRows if engine.offload is None else TieredPairRows
         return kind(
             by_group=len(engine.kv_groups) > 1,
             defers=engine.pd.deferred_frees,
             fails=engine.pd.load_failure == "fail",
             encodes=engine.encoder_cache_size is not None,
+            ranked=engine.data_parallel_size > 1,
         )
 
     def rows(self) -> list[Row]:
         """Simulate, and return the rows of both engines."""
         self._env.run()
-        return [{"side": side, **row} for side in SIDES for row in self._rows[side].rows]
+        engines = {"prefill": self._prefill_rows.rows}
+        for number, each in enumerate(self._decode_rows):
+            found = each.rows() if isinstance(each, RankRows) else each.rows
+            engines[_name(number, len(self._decode))] = found
+        rows = [{"side": side, **row} for side, each in engines.items() for row in each]
+        return rows + forward_rows(self._together)
 
     def _stalled(self) -> None:
         """The decode engine can never go on: end when no request is to come, as the recorder does.
         The engine's heartbeats would let no lease end.
         """
         if not self._to_come:
-            self._prefill.stop()
-            self._decode.stop()
+            for engine in (self._prefill, *self._decode):
+                engine.stop()
 
     # --- requests ------------------------------------------------------------------------------
 
     def _submit(self, request: Request) -> None:
-        if self._asked[request.id].direct:
+        asked = self._asked[request.id]
+        if asked.direct:
             self._to_come -= 1
-            self._decode.submit(request)
+            self._decode[asked.rank].submit(request)
         else:
             self._prefill.submit(prompt_of(request, self._case.engine.prefill.pd.backoff))
 
@@ -245,8 +286,9 @@ class PairReplay:
 
     def _pass_on(self, name: str) -> None:
         self._to_come -= 1
-        self._consumer.arrived(name)
-        self._decode.submit(self._whole[name])
+        rank = self._asked[name].rank
+        self._consumers[rank].arrived(name)
+        self._decode[rank].submit(self._whole[name])
 
     # --- engines -------------------------------------------------------------------------------
 
@@ -259,10 +301,9 @@ class PairReplay:
             pd.lease_extension * TICK_PS,
         )
 
-    def _tiered(self, producer: NixlProducer) -> Connector:
+    def _tiered(self, producer: NixlProducer, rows: PairRows) -> Connector:
         """The prefill engine's connector, including host memory if it has any."""
         engine, transfer = self._case.engine.prefill, self._case.transfer
-        rows = self._rows["prefill"]
         if engine.offload is None or transfer is None or not isinstance(rows, TieredPairRows):
             return producer
         limits = {
@@ -299,12 +340,21 @@ class PairReplay:
             fails=[name for name, request in self._asked.items() if request.fail_read],
         )
 
-    def _engine(self, side: str, connector: Connector) -> Engine:
-        engine: PairedEngine = getattr(self._case.engine, side)
+    def _engine(
+        self,
+        engine: PairedEngine,
+        connector: Connector,
+        rows: PairRows,
+        observer: Observer | None = None,
+    ) -> Engine:
+        """An engine of either side. observer: what observes it for its rows, if not the rows
+        themselves.
+        """
+        decodes = engine is self._case.engine.decode
         connector.idle_ps = self._case.link.idle * TICK_PS
         connector.poll_ps = self._case.link.launch * TICK_PS
         connector.empty_poll_ps = connector.poll_ps if self._case.link.launch_empty else 0
-        connector.record(self._rows[side].journal)
+        connector.record(rows.journal)
         alone = engine.replica_spec(acceptance(self._case.accept, self._case.requests))
         spec = replace(alone, connector=ConnectorPlan(lambda _: connector))
         scheduler = spec.build()
@@ -316,9 +366,11 @@ class PairReplay:
             spec.host_link(),
             depth=spec.scheduler.depth,
             max_steps=1,
-            on_left=self._answered if side == "prefill" else self._arrivals.left,
-            observer=self._rows[side],
+            on_left=self._arrivals.left if decodes else self._answered,
+            observer=observer or rows,
             refuse=False,
             routed=True,
         )
+        if engine.data_parallel_size > 1:
+            return Engine(self._env, parts, self._together.executor(connected=True)).start()
         return Engine(self._env, parts, CopyingExecutor).start()

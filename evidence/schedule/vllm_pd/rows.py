@@ -27,7 +27,8 @@ class PairRows(VllmRows):
 
     defers: whether the engine defers frees of blocks that a step in flight may write. fails:
     whether a failed read ends its request. lists: fields that a connector writes. kept_for: fields
-    for which a row without tokens is written. stalled: called when requests wait and only an
+    for which a row without tokens is written. ranked: the engine is one of several ranks, which may
+    launch a step after it is scheduled. stalled: called when requests wait and only an
     arrival can change that.
     """
 
@@ -35,10 +36,12 @@ class PairRows(VllmRows):
     lists: tuple[str, ...] = LISTS
     kept_for: tuple[str, ...] = KEPT_FOR
 
-    def __init__(self, *, by_group: bool, defers: bool, fails: bool, encodes: bool) -> None:
+    def __init__(
+        self, *, by_group: bool, defers: bool, fails: bool, encodes: bool, ranked: bool = False
+    ) -> None:
         super().__init__(deque(), stall_once=False, by_group=by_group, encodes=encodes)
         self.journal = ConnectorJournal()
-        self._defers, self._fails = defers, fails
+        self._defers, self._fails, self._ranked = defers, fails, ranked
 
     def beyond(self, noted: dict[str, list[Any]]) -> dict[str, Any]:
         """Further fields of a row, from the connectors' events."""
@@ -57,7 +60,9 @@ class PairRows(VllmRows):
         assert isinstance(scheduler, ContinuousScheduler)
         noted = self.journal.take()
         beyond = self.beyond(noted)
-        if not plan.empty or plan.preempted or any(noted.get(key) for key in self.kept_for):
+        late = self._ranked and "wait" not in noted
+        kept = any(noted.get(key) for key in self.kept_for)
+        if late or kept or not plan.empty or plan.preempted:
             before = len(self.rows)
             self._add_row(scheduler, plan, now_ps)
             row = self.rows[before]
@@ -77,9 +82,18 @@ class PairRows(VllmRows):
                 row["g1"] = (plan.start_ps + plan.first_ps) // TICK_PS
 
     def polled(self, scheduler: Scheduler, plan: Plan) -> None:
-        late = self.journal.take()
+        late = {key: self.journal.take_of(key) for key in self.lists}
+        self.journal.take_of("wait")
+        late["reads"] = [_in_ticks(read) for read in late["reads"]]
         for row in (row for opened, row in self._open if opened is plan):
             row.update({key: row[key] + found for key, found in late.items()})
+
+    def close(self) -> None:
+        for row in [row for row in self.rows if not self._is_kept(row)]:
+            self.drop(row)
+
+    def _is_kept(self, row: dict[str, Any]) -> bool:
+        return bool(row["sched"] or row["preempted"] or any(row[key] for key in self.kept_for))
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         for opened, row in self._open:

@@ -74,8 +74,10 @@ class RankExecutor(Executor):
             self._ranks.start_wave(self)
         self._left = len(scheduler.waiting)
         self._schedules = self._has_requests
-        if self._schedules and self._copier is not None:
-            self._copier.connector.begin(self._core.now_ps)
+        if self._copier is not None:
+            self._copier.poll_due()
+            if self._schedules:
+                self._copier.connector.begin(self._core.now_ps)
         return self._schedules
 
     def launch(self, plan: Plan) -> None:
