@@ -3,7 +3,6 @@ and which running ones leave for it (managers/schedule_policy.py, `preempt_to_sc
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from kvsim.engine.schedulers.sglang.entry import QueueEntry
 from kvsim.sequence import Sequence
@@ -11,15 +10,15 @@ from kvsim.sequence import Sequence
 PREEMPTION_THRESHOLD = 10  # SGLang's default
 
 
-class PriorityRule(NamedTuple):
+class PriorityRule:
     """How priorities count. sign: 1: smaller values first; -1: larger ones; 0: they do not count.
 
     threshold: a running request leaves for one that is more urgent by more than this; None: it
     never does.
     """
 
-    sign: int = 0
-    threshold: int | None = None
+    def __init__(self, sign: int = 0, threshold: int | None = None) -> None:
+        self.sign, self.threshold = sign, threshold
 
     @property
     def preempts(self) -> bool:
