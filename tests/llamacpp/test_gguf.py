@@ -95,13 +95,20 @@ def test_ollama_allocates_cache_for_every_parallel_request(
     ("arguments", "said"),
     [
         (["m.gguf", "--max-num-seqs", "4"], "no option of llama.cpp's cache"),
-        (["llama-3-8b", "--engine", "llama.cpp"], "sized from a GGUF file"),
+        (["gemma-3-12b", "--engine", "llama.cpp"], "sized from a GGUF file"),
         (["llama-3-8b", "--device", "h200", "--parallel", "4"], "add --engine llama.cpp"),
     ],
 )
 def test_inapplicable_llamacpp_option_is_refused(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(app, ["memory", *arguments])
     assert said in str(result.exception)
+
+
+def test_model_without_a_gguf_file_has_the_cache_of_its_config() -> None:
+    """llama.cpp#9016 logs 1,024 MiB for Meta-Llama-3-8B with n_ctx 8192, in f16."""
+    found = sized(Path("meta-llama/Meta-Llama-3-8B"), "--engine", "llama.cpp", "--ctx-size", "8192")
+    assert found["kv_bytes"] == 1024 << 20
+    assert any("config.json" in note for note in found["notes"])
 
 
 def text(word: str) -> bytes:

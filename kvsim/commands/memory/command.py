@@ -51,7 +51,7 @@ def memory(
     from kvsim.commands.memory.llamacpp import answer_llamacpp, is_llamacpp
 
     if is_llamacpp(context, model, flags):
-        answer_llamacpp(context, Path(model), flags, as_json=as_json_, out=out)
+        answer_llamacpp(context, model, flags, as_json=as_json_, out=out)
         return
     if Path(model).suffix == ".toml":
         from kvsim.commands.memory.scenario import answer_scenario

@@ -4,13 +4,16 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from kvsim.commands.memory.engines import flag, is_given
 from kvsim.commands.memory.flags import LLAMACPP, PANELS, PANELS_OF
 from kvsim.plumbing.errors import InputError
+
+if TYPE_CHECKING:
+    from kvsim.llamacpp.gguf_file import GgufModel
 
 OWN = ("engine", *PANELS[LLAMACPP])
 ENGINES = tuple(name for name, panels in PANELS_OF.items() if LLAMACPP in panels)
@@ -29,13 +32,6 @@ def is_llamacpp(context: typer.Context, model: str, flags: Mapping[str, Any]) ->
                 "no option of this engine", where=flag(name), remedy="add --engine llama.cpp"
             )
         return False
-    if not gguf:
-        raise InputError(
-            "llama.cpp's cache is sized from a GGUF file",
-            where="MODEL",
-            value=model,
-            remedy="name MODEL.gguf, or leave --engine out",
-        )
     if flags["engine"] not in (None, *ENGINES):
         raise InputError(
             "sized as llama.cpp or Ollama, from a GGUF file",
@@ -50,7 +46,7 @@ def is_llamacpp(context: typer.Context, model: str, flags: Mapping[str, Any]) ->
 
 def answer_llamacpp(
     context: typer.Context,
-    path: Path,
+    model: str,
     flags: Mapping[str, Any],
     *,
     as_json: bool,
@@ -61,8 +57,10 @@ def answer_llamacpp(
     """
     from kvsim.commands.memory.idle_flags import idle_notes
 
-    found = _figures(path, flags)
-    notes = idle_notes(context, flags, lambda each: _figures(path, each))
+    found = _figures(model, flags)
+    notes = idle_notes(context, flags, lambda each: _figures(model, each))
+    if Path(model).suffix != ".gguf":
+        notes.append("The cache is sized from the model's config.json. Its GGUF file was not read.")
     if out is not None:
         from kvsim.commands.memory.memory_tables import MemoryPart
         from kvsim.commands.memory.page import write_page
@@ -86,14 +84,25 @@ def answer_llamacpp(
     typer.echo("\n".join(["", *found["log"]]))
 
 
-def _figures(path: Path, flags: Mapping[str, Any]) -> dict[str, Any]:
+def _model(name: str) -> "GgufModel":
+    """The model of a GGUF file, or of a name or a config.json."""
+    from kvsim.llamacpp.from_config import model_from_config
+    from kvsim.llamacpp.gguf_file import read_gguf
+    from kvsim.model.options import ModelOptions
+
+    if Path(name).suffix == ".gguf":
+        return read_gguf(Path(name))
+    key = "hf_config" if Path(name).suffix == ".json" else "name"
+    return model_from_config(ModelOptions.parse({key: name}, "model").build())
+
+
+def _figures(name: str, flags: Mapping[str, Any]) -> dict[str, Any]:
     """All figures of the KV cache as plain data, and the lines that llama-server logs about it."""
     from kvsim.engine.schedulers.llama_server.flags import ServerFlags
-    from kvsim.llamacpp.gguf_file import read_gguf
     from kvsim.llamacpp.placement import device_bytes
     from kvsim.llamacpp.sizes import cache_sizes, context_of, log_lines
 
-    model = read_gguf(path)
+    model = _model(name)
     table = {
         "n_ctx": flags["ctx_size"],
         "n_parallel": flags["parallel"],
