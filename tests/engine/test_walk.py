@@ -67,7 +67,7 @@ interpreted = pytest.mark.skipif(
         pytest.param(ONE, True, 41, 24, id="one table, watched"),
         pytest.param(GROUPS, False, 40, 23, id="groups"),
         pytest.param(GROUPS, True, 44, 26, id="groups, watched"),
-        pytest.param(RADIX, False, 30, 24, id="radix"),
+        pytest.param(RADIX, False, 32, 25, id="radix"),
     ],
 )
 def test_decode_step_calls_a_bounded_number_of_files(

@@ -29,31 +29,32 @@ class PriorityRule:
         """Sort key: lower is more urgent."""
         return self.sign * seq.priority
 
-    def leaving(
-        self,
-        newcomer: Sequence,
-        running: Iterable[Sequence],
-        entries: Mapping[Sequence, QueueEntry],
-        lack: float,
-        freed: Callable[[Sequence], float],
-    ) -> list[Sequence]:
-        """Requests of `running` that leave so that `newcomer` may start, least urgent first; none
-        if too few are less urgent by more than the threshold.
-
-        lack: tokens that the newcomer lacks. freed: gives the tokens that count for a running one.
-        """
-        chosen: list[Sequence] = []
-        if self.threshold is None:
-            return chosen
-        worst_first = sorted(running, key=lambda s: (-self.urgency(s), -entries[s].number))
-        for seq in worst_first:
-            if self.urgency(seq) - self.urgency(newcomer) <= self.threshold:
-                break
-            chosen.append(seq)
-            lack -= freed(seq)
-            if lack <= 0:
-                return chosen
-        return []
-
 
 NO_PRIORITIES = PriorityRule()
+
+
+def leaving(
+    rule: PriorityRule,
+    newcomer: Sequence,
+    running: Iterable[Sequence],
+    entries: Mapping[Sequence, QueueEntry],
+    lack: float,
+    freed: Callable[[Sequence], float],
+) -> list[Sequence]:
+    """Requests of `running` that leave so that `newcomer` may start, least urgent first; none if
+    too few are less urgent by more than the threshold.
+
+    lack: tokens that the newcomer lacks. freed: gives the tokens that count for a running one.
+    """
+    chosen: list[Sequence] = []
+    if rule.threshold is None:
+        return chosen
+    worst_first = sorted(running, key=lambda s: (-rule.urgency(s), -entries[s].number))
+    for seq in worst_first:
+        if rule.urgency(seq) - rule.urgency(newcomer) <= rule.threshold:
+            break
+        chosen.append(seq)
+        lack -= freed(seq)
+        if lack <= 0:
+            return chosen
+    return []

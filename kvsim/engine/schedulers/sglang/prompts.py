@@ -18,6 +18,7 @@ from kvsim.engine.schedulers.sglang.budget import (
 )
 from kvsim.engine.schedulers.sglang.ignore_eos import Ends, Span, span
 from kvsim.engine.schedulers.sglang.parts import HicachePart
+from kvsim.engine.schedulers.sglang.priorities import leaving
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.running_batch import RunningBatch
 from kvsim.memory.prefix_room import PrefixRoom
@@ -228,6 +229,7 @@ class PrefillBatch:
         self._scheduler, self._queue, self._room = scheduler, queue, room
         self.running, self._hicache, self._knobs = running, hicache, knobs
         self.most_running, self._most_in_batch = most_running, most_in_batch
+        self._preempts = queue.priorities.preempts
         self.displaced: list[Sequence] = []
         self.chunked: Sequence | None = None
         self.short_head: Sequence | None = None
@@ -257,8 +259,7 @@ class PrefillBatch:
     @property
     def open(self) -> bool:
         """Whether the next pass tries waiting requests even if nothing changes."""
-        always = self._room.windows is not None or self._queue.priorities.preempts
-        return always or not self.running.full
+        return self._preempts or self._room.windows is not None or not self.running.full
 
     def prefill(self, plan: Plan) -> bool:
         """Admit new prompts, and continue the chunked prompt; returns whether that takes the
@@ -266,7 +267,7 @@ class PrefillBatch:
         """
         running, queue, knobs = self.running, self._queue, self._knobs
         self.displaced = []
-        preempts = queue.priorities.preempts
+        preempts = self._preempts
         if not running.members or self._room.windows is not None or preempts:
             running.full = False
         chunked = self.chunked
@@ -326,21 +327,26 @@ class PrefillBatch:
         did.
         """
         running, priorities, entries = self.running, self._queue.priorities, self._queue.entries
-        if not priorities.preempts:
+        if not self._preempts:
             return False
         wishes, entry = running.outputs.wishes, entries[seq]
         rest = entry.tried_tokens - entry.tried_cached + min(wishes[seq], CLIP_MAX_NEW_TOKENS)
         lack = rest - budget.left_total
         ratio, held_back = running.ratio.value, running.outputs.held_back
-        leaving = priorities.leaving(
-            seq, running.members, entries, lack, lambda other: held_back((other,), ratio)
+        least_urgent = leaving(
+            priorities,
+            seq,
+            running.members,
+            entries,
+            lack,
+            lambda other: held_back((other,), ratio),
         )
-        chosen = set(leaving)
+        chosen = set(least_urgent)
         for other in [each for each in running.members if each in chosen]:
             budget.give_back(held_back((other,), ratio))
             running.displace(other, plan)
             self.displaced.append(other)
-        return bool(leaving)
+        return bool(least_urgent)
 
     def _budget(self) -> Budget:
         """The budget of this pass."""

@@ -86,6 +86,7 @@ class SglangQueue:
     ) -> None:
         self.inbox = inbox
         self.policy, self.priorities = policy, priorities
+        self._sorts = policy.sorts(priorities)
         self.entries: dict[Sequence, QueueEntry] = {}
         self.prefilled_tokens = 0
         self._outside = outside
@@ -159,7 +160,7 @@ class SglangQueue:
         """
         policy = self.policy
         sorts = policy.most is None or len(self._queue) <= policy.most
-        if sorts and policy.sorts(self.priorities):
+        if sorts and self._sorts:
             view = QueueView(
                 room,
                 self.entries,
