@@ -343,3 +343,13 @@ def test_memory_of_a_scenario_reports_the_tokens_its_engine_logs(model, tmp_path
     ]
     by_flags = json.loads(CliRunner().invoke(app, asked).stdout)
     assert json.loads(found.stdout)["tokens"] == by_flags["engine"]["kv_cache_size_tokens"]
+
+
+def test_fewer_running_requests_than_asked_for_are_explained():
+    words = ("qwen3.5-35b-a3b", "--quantization", "fp8", "--device", "h100")
+    words += ("--mem-fraction-static", 0.88, "--max-model-len", 32_768)
+    found = answer(*words, "--max-running-requests", 128)
+    limit = found["pools"]["max_running_requests"]
+    assert limit < 128
+    assert f"the pool of states allows {limit} at a time" in found["notes"][-1]
+    assert "allows" not in " ".join(answer(*words, "--max-running-requests", 8)["notes"])

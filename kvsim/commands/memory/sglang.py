@@ -47,6 +47,7 @@ def answer_sglang(
     from kvsim.capacity.sglang.start_up import lines
 
     model, pool = options.build(), sglang_figures(options, device, flags)
+    notes = [*notes, *_fewer_requests(flags["max_running_requests"], pool)]
     table = {"model": model.name, "device": device.name, "engine": "sglang", **pool._asdict()}
     table["expected_error"] = expected_error("sglang").figures(pool.pools.tokens)
     table |= {"pools": pool.pools._asdict(), "log": list(lines(pool)), "notes": notes}
@@ -61,6 +62,15 @@ def answer_sglang(
         _print(model, device, options, pool, lines(pool), version)
         for note in notes:
             typer.echo(f"note: {note}")
+
+
+def _fewer_requests(asked: int | None, pool: "SglangPool") -> list[str]:
+    """A note that fewer requests run than --max-running-requests asks for, and why."""
+    found = pool.pools.max_running_requests
+    if asked is None or asked <= found:
+        return []
+    what = "tokens" if pool.pools.states is None else "states"
+    return [f"--max-running-requests {asked}: the pool of {what} allows {found} at a time."]
 
 
 def sglang_parts(pool: "SglangPool") -> list[MemoryPart]:
