@@ -12,7 +12,12 @@ from typing import Any
 from kvsim.interchange.merge import USER, Contradiction, Merged, merge
 from kvsim.interchange.results_among import reads_of, results_among, scenario_paths, servers_among
 from kvsim.interchange.scrapes import of_one_server, with_acceptance
-from kvsim.interchange.to_scenario.learned import ServerSteps, learn
+from kvsim.interchange.to_scenario.learned import (
+    MeasuredLoad,
+    ServerSteps,
+    learn,
+    learn_together,
+)
 from kvsim.interchange.to_scenario.observed import recording_of
 from kvsim.interchange.to_scenario.replicas import fleet_of
 from kvsim.interchange.to_scenario.server import server_of
@@ -149,7 +154,8 @@ def import_results(
     """Import sources that may hold several benchmark results: (path, import) of one scenario per
     result.
 
-    With several results the scenarios go into the folder `out` without its suffix.
+    With several results the scenarios go into the folder `out` without its suffix. Several results
+    of one server are fitted together.
     """
     notes: list[str] = []
     reads = of_one_server(read_sources(sources, notes, variables), notes)
@@ -162,10 +168,42 @@ def import_results(
     if not results:
         return [(out, _imported(reads, options, out, list(notes)))]
     paths = scenario_paths(results, out)
-    return [
-        (path, _imported(reads_of(result, results, reads), options, path, list(notes)))
-        for path, result in zip(paths, results, strict=True)
-    ]
+
+    def scenarios(options: ImportOptions) -> list[tuple[Path, Imported]]:
+        return [
+            (path, _imported(reads_of(result, results, reads), options, path, list(notes)))
+            for path, result in zip(paths, results, strict=True)
+        ]
+
+    if options.fit and results_among(reads):
+        found = _fitted_together(scenarios(replace(options, fit=False)))
+        if found is not None:
+            return found
+    return scenarios(options)
+
+
+def _fitted_together(found: list[tuple[Path, Imported]]) -> list[tuple[Path, Imported]] | None:
+    """Scenarios of several loads of one server, with one fit to all of them; None where a log or a
+    model's file asks for a fit of each.
+    """
+    loads = []
+    for path, each in found:
+        model = dict(each.scenario["model"])
+        if "hf_config" in model:
+            model["hf_config"] = str((path.parent / model["hf_config"]).resolve())
+        if each.recording is None or each.recording.steps or each.config is not None:
+            return None
+        table = {**each.scenario, "model": model}
+        loads.append(MeasuredLoad(table, each.stream.lines, each.recording.figures))
+    note = learn_together(loads)
+    if note is None:
+        return found
+    fitted = []
+    for (path, each), load in zip(found, loads, strict=True):
+        ends = {key: load.table[key] for key in ("step_time", "front_end") if key in load.table}
+        scenario = {**each.scenario, **ends}
+        fitted.append((path, replace(each, scenario=scenario, notes=(*each.notes, note))))
+    return fitted
 
 
 def _of_pair(

@@ -9,6 +9,7 @@ from support.import_samples import vllm_command
 from typer.testing import CliRunner
 
 from kvsim.cli import app
+from kvsim.plumbing.reading.toml_text import loads
 from kvsim.report.remarks import remarks
 from kvsim.simulation import simulate
 
@@ -69,3 +70,21 @@ def test_result_with_fitted_step_times_says_so_in_a_remark(tmp_path: Path) -> No
     fitted, _ = imported(tmp_path, benchmark(2.0, 20.0))
     said = " ".join(remarks(simulate(str(fitted))))
     assert "Step times were fitted on a run of this server" in said
+
+
+def test_several_benchmarks_of_a_server_are_fitted_together(tmp_path: Path) -> None:
+    plain, _ = imported(tmp_path, benchmark(1.0, 20.0), "--no-fit")
+    before = tpot_ms(plain)
+    folder = tmp_path / "results"
+    folder.mkdir()
+    for users, factor in ((1, 1.4), (USERS, 1.6)):
+        result = {**benchmark(factor * before, 20.0), "max_concurrency": users}
+        (folder / f"users-{users}.json").write_text(json.dumps(result))
+    out = tmp_path / "both.toml"
+    words = ("import", vllm_command(tmp_path), folder, "--device", "h100", "--out", out)
+    said = invoke(*words)
+    assert f"fitted on your runs (1 and {USERS} users; holds for 1 to 12)" in said
+    one, four = (tmp_path / "both" / f"users-{users}.toml" for users in (1, USERS))
+    fit = [loads(each.read_text())["step_time"] for each in (one, four)]
+    assert fit[0] == fit[1]
+    assert tpot_ms(four) == pytest.approx(1.6 * before, rel=0.1)

@@ -1,8 +1,8 @@
-"""Fit corrections of step times to a server's own logged steps, or to a benchmark of the server.
+"""Fit corrections of step times to a server's own logged steps, or to benchmarks of the server.
 
 The corrections are a few numbers on top of the step times, and the time of a front end (the API
 server before the engine). A log of steps determines them best (`learned_steps`). Without one, a
-benchmark is used.
+benchmark is used, or several of the same server together.
 
 Beyond its kernels a step has a constant time, a time per sequence, and a time if it has prefill. A
 client's TTFT starts before the engine's. One benchmark determines each of these poorly. So every
@@ -79,6 +79,26 @@ class _MeasuredTrial(NamedTuple):
         return np.log([getattr(summary[key], name) or np.nan for key, name in measured])
 
 
+class MeasuredLoad(NamedTuple):
+    """A scenario with a load, and what a client measured of it. lines: of its trace file."""
+
+    table: Mapping[str, Any]
+    lines: Sequence[str] | None
+    measured: MeasuredSummary | None
+
+    def aims(self) -> list[tuple[str, str, float]]:
+        """(latency, statistic, seconds) to reproduce; none without a load or a TPOT."""
+        measured = self.measured
+        if measured is None or measured.tpot_s is None or "workload" not in self.table:
+            return []
+        found = [
+            (key, name, value)
+            for key in NOISE
+            for name, value in _first(getattr(measured, key), STATISTICS[key])
+        ]
+        return found if any(key == "tpot_s" for key, _, _ in found) else []
+
+
 class ServerSteps(NamedTuple):
     """Steps in the server's own log. pool_tokens, the KV pool's size, converts logged usage to
     context length; None: unknown.
@@ -104,18 +124,22 @@ def learned(
         return None
     if logged.steps and (found := _of_steps(table, lines, measured, logged, notes)) is not None:
         return found
-    if measured is None or "workload" not in table:
-        return None
-    aims = [
-        (key, name, value)
-        for key in NOISE
-        for name, value in _first(getattr(measured, key), STATISTICS[key])
-        if key != "ttft_s" or measured.tpot_s is not None
-    ]
-    if not any(key == "tpot_s" for key, _, _ in aims):
+    return learned_of_loads([MeasuredLoad(table, lines, measured)])
+
+
+def learned_of_loads(loads: Sequence[MeasuredLoad]) -> Learned | None:
+    """Fit one set of corrections to all measured loads of a server; None if none has a TPOT."""
+    told = [(load, load.aims()) for load in loads]
+    told = [(load, aims) for load, aims in told if aims]
+    if not told:
         return None
     with TemporaryDirectory(prefix="kvsim-import-") as scratch:
-        return _fitted(_MeasuredTrial(_thinned(table, lines, Path(scratch)), Path(scratch)), aims)
+        trials = []
+        for at, (load, _) in enumerate(told):
+            folder = Path(scratch) / str(at)
+            folder.mkdir()
+            trials.append(_MeasuredTrial(_thinned(load.table, load.lines, folder), folder))
+        return _fitted(trials, [aims for _, aims in told])
 
 
 def _of_steps(
@@ -197,11 +221,13 @@ def _thinned(table: Mapping[str, Any], lines: Sequence[str] | None, folder: Path
     return {**table, "workload": workload, "front_end": dict(table.get("front_end", {}))}
 
 
-def _fitted(trial: _MeasuredTrial, found: Sequence[tuple[str, str, float]]) -> Learned | None:
+def _fitted(
+    trials: Sequence[_MeasuredTrial], found: Sequence[Sequence[tuple[str, str, float]]]
+) -> Learned | None:
     from kvsim.simulation import Simulation
     from kvsim.step_time.kernels.composed import KernelSteps
 
-    simulation = Simulation(trial.scenario({}))
+    simulation = Simulation(trials[0].scenario({}))
     form = simulation.step_time
     if not isinstance(form, KernelSteps) or simulation.front_end is None:
         return None
@@ -214,19 +240,26 @@ def _fitted(trial: _MeasuredTrial, found: Sequence[tuple[str, str, float]]) -> L
     least = np.array([
         -0.5, -0.9 * step_us, -host.sequence_ps / PS_PER_US, -prompts_us, -front.request_ms,
     ])  # fmt: skip
-    measured = [(key, name) for key, name, _ in found]
-    plain = trial.figures({}, measured)
+    measured = [[(key, name) for key, name, _ in aims] for aims in found]
+
+    def figures(numbers: Mapping[str, float]) -> Floats:
+        return np.concatenate([
+            trial.figures(numbers, own) for trial, own in zip(trials, measured, strict=True)
+        ])  # fmt: skip
+
+    plain = figures({})
     moves = [
-        trial.figures({name: float(sigma) + (name == "scale")}, measured) - plain
+        figures({name: float(sigma) + (name == "scale")}) - plain
         for name, sigma in zip(NAMES, sigmas, strict=False)
     ]
+    every = [aim for aims in found for aim in aims]
     later = [
         np.log1p(FRONT_MS * PS_PER_MS / 1e12 / np.exp(at)) if key == "ttft_s" else 0.0
-        for (key, _), at in zip(measured, plain, strict=True)
+        for (key, _, _), at in zip(every, plain, strict=True)
     ]
     slopes = np.array([*moves, np.array(later)]).T
-    aims = np.log([value for _, _, value in found])
-    noise = np.diag([NOISE[key] ** 2 for key, _ in measured])
+    aims = np.log([value for _, _, value in every])
+    noise = np.diag([NOISE[key] ** 2 for key, _, _ in every])
     if not np.isfinite(slopes).all() or not np.isfinite(plain).all():
         return None
     drawn = slopes.T @ np.linalg.solve(slopes @ slopes.T + noise, aims - plain)
@@ -238,28 +271,31 @@ def _fitted(trial: _MeasuredTrial, found: Sequence[tuple[str, str, float]]) -> L
         "sequence_us": round(sequence, 2),
         "prompts_us": round(prompts, 1),
     }
-    after = trial.figures(numbers, measured)
+    after = figures(numbers)
     text = "; ".join(
         f"TPOT {1e3 * value:.3g} ms measured, {1e3 * before:.3g} before the fit and "
         f"{1e3 * now:.3g} after"
-        for (key, _, value), before, now in zip(found, np.exp(plain), np.exp(after), strict=True)
+        for (key, _, value), before, now in zip(every, np.exp(plain), np.exp(after), strict=True)
         if key == "tpot_s"
     )
-    on = _load(trial.table["workload"])
+    on = _loads([trial.table["workload"] for trial in trials])
+    ends = dict(trials[0].table["front_end"])
     return Learned(
         {**numbers, "fitted_on": on},
-        {**trial.table["front_end"], "request_ms": round(front.request_ms + request, 2)},
-        f"fitted on your run ({on}): {text}",
+        {**ends, "request_ms": round(front.request_ms + request, 2)},
+        f"fitted on your run{'s' * (len(trials) > 1)} ({on}): {text}",
     )
 
 
-def _load(workload: Mapping[str, Any]) -> str:
-    """The load in words, with the range of loads for which the fit is assumed to hold."""
-    users = workload.get("arrivals", {}).get("num_users")
-    if users is None:
+def _loads(workloads: Sequence[Mapping[str, Any]]) -> str:
+    """The loads in words, with the range of loads for which the fit is assumed to hold."""
+    users = [each.get("arrivals", {}).get("num_users") for each in workloads]
+    known = sorted({number for number in users if number is not None})
+    if len(known) < len(set(users)):
         return "its recorded requests; holds for such loads"
-    low, high = max(1, round(users / RANGE)), round(users * RANGE)
-    return f"{users} users; holds for {low} to {high}"
+    low, high = max(1, round(known[0] / RANGE)), round(known[-1] * RANGE)
+    words = ", ".join(map(str, known[:-1])) + f" and {known[-1]}" if known[1:] else str(known[0])
+    return f"{words} users; holds for {low} to {high}"
 
 
 def learn(
@@ -276,7 +312,28 @@ def learn(
         notes.append(f"step times are not fitted on the benchmark: {error}")
         return
     if found is not None:
-        table["step_time"] = table["step_time"] | found.step_time
-        if found.front_end:
-            table["front_end"] = found.front_end
-        notes.append(f"{found.words} (--no-fit leaves step times as they are)")
+        notes.append(_put(found, table))
+
+
+def learn_together(loads: Sequence[MeasuredLoad]) -> str | None:
+    """Fit one set of corrections to all loads of one server, add it to every table, and return the
+    note; None if nothing was fitted.
+    """
+    if any("fleet" in load.table for load in loads):
+        return None
+    try:
+        found = learned_of_loads(loads)
+    except InputError as error:
+        return f"step times are not fitted on the benchmarks: {error}"
+    if found is None:
+        return None
+    return next(reversed([_put(found, load.table) for load in loads]))
+
+
+def _put(found: Learned, table: Mapping[str, Any]) -> str:
+    """Add the numbers to the tables, and return the note."""
+    assert isinstance(table, dict)
+    table["step_time"] = table["step_time"] | found.step_time
+    if found.front_end:
+        table["front_end"] = found.front_end
+    return f"{found.words} (--no-fit leaves step times as they are)"
