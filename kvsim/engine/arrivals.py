@@ -2,13 +2,14 @@
 before it has left.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator
 
 import simpy
 
 from kvsim.engine.clock import EngineClock
 from kvsim.engine.moments import ARRIVALS, LATE_ARRIVALS, ROUTED_ARRIVALS, call_at, moment
+from kvsim.followers import Followers
 from kvsim.request import Request, Stream
 
 Left = Callable[[int, int], None]
@@ -42,11 +43,7 @@ class Arrivals:
         self._every = min(max(self._total // 100, 1), MOST_BETWEEN)
         self._num_left = 0
         self._roots = [request for request in stream.requests if request.after is None]
-        self._followers: dict[str, list[Request]] = {}
-        for request in stream.requests:
-            if request.after is not None:
-                self._followers.setdefault(request.after, []).append(request)
-        self._groups = Counter(each.group for each in stream.requests if each.group is not None)
+        self._followers = Followers(stream.requests)
         self._num_come = 0  # of the roots
         self._max_concurrency = stream.max_concurrency or 0
         self._in_flight = 0
@@ -93,12 +90,7 @@ class Arrivals:
             self._env.process(self._after(0, self._held.popleft(), self.submit))
         else:
             self._in_flight -= 1
-        followers = self._followers.pop(request.id, [])
-        if request.group is not None:
-            self._groups[request.group] -= 1
-            if not self._groups[request.group]:
-                followers += self._followers.pop(request.group, [])
-        for follower in followers:
+        for follower in self._followers.after(request):
             self._env.process(self._after(follower.think_ps, follower, self._send))
 
     def _after(

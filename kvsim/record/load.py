@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
 
+from kvsim.followers import Followers
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.record.reply import Now, Reply
@@ -60,7 +61,8 @@ class SentLoad:
         self.gave_up = False
         self._faults = 0
         self._due: list[tuple[float, int, Request]] = []
-        self._followers: dict[str, list[tuple[int, Request]]] = {}
+        self._followers = Followers(stream.requests)
+        self._order = {request.id: order for order, request in enumerate(stream.requests)}
         self._tasks: set[asyncio.Task[Reply]] = set()
 
     async def run(self, until_s: float | None = None) -> None:
@@ -74,8 +76,6 @@ class SentLoad:
         for order, request in enumerate(self._stream.requests):
             if request.after is None:
                 heappush(self._due, (begin_s + request.arrival_ps / PS_PER_S, order, request))
-            else:
-                self._followers.setdefault(request.after, []).append((order, request))
         try:
             while self._due or self._tasks:
                 if self.gave_up or (until_s is not None and self._now() >= until_s):
@@ -123,6 +123,7 @@ class SentLoad:
         self.replies.append(reply)
         self._faults = self._faults + 1 if reply.error else 0
         self.gave_up = self.gave_up or self._faults >= MOST_FAULTS
-        for order, follower in self._followers.pop(reply.request.id, ()):
-            heappush(self._due, (self._now() + follower.think_ps / PS_PER_S, order, follower))
+        for follower in self._followers.after(reply.request):
+            due_s, order = self._now() + follower.think_ps / PS_PER_S, self._order[follower.id]
+            heappush(self._due, (due_s, order, follower))
         self._moved(len(self.replies), len(self._stream.requests))

@@ -52,16 +52,17 @@ def fed_until(finished: Finished, finish_ps: NDArray[np.int64]) -> int:
     """
     if all(request.session is None and request.after is None for request in finished.requests):
         return int(finished.column("arrival_ps").max())
-    requests = {request.id for request in finished.requests}
     begins = _beginnings(finished)
-    if not any(seq.request.after in requests for seq in begins):
+    users = sum(not seq.request.any_user for seq in begins)
+    if users == len(begins):
         return max(seq.arrival_ps for seq in begins)
-    followed = {seq.request.after for seq in finished}
+    last_ps = max(seq.arrival_ps - seq.request.think_ps for seq in begins)
+    followed = {seq.request.after for seq in finished if not seq.request.any_user}
     ends: dict[str, int] = {}
     for seq, end_ps in zip(finished, finish_ps.tolist(), strict=True):
-        if seq.request.id not in followed:
+        if seq.request.id not in followed and end_ps > last_ps:
             ends[seq.request.id] = max(end_ps, ends.get(seq.request.id, 0))
-    return sorted(ends.values())[int(len(ends) * LEAVING)]
+    return sorted(ends.values())[min(len(ends) - 1, int(users * LEAVING))]
 
 
 def _beginnings(finished: Finished) -> list[Departed]:

@@ -60,6 +60,7 @@ class Beams(Expanded):
                     think_ps=0 if step else request.think_ps,
                     session=request.id if request.session is None else request.session,
                     group=name if len(beams) > 1 else None,
+                    any_user=request.any_user and not step,
                 )
             before = name
             parents = rng.integers(len(beams), size=self.beam_width - 1).tolist()

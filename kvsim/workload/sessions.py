@@ -184,6 +184,7 @@ def _conversation(
                 session=name,
                 adapter=adapter,
                 items=shown,
+                any_user=not requests and after is not None,
             )
         )
         said += output

@@ -110,6 +110,7 @@ class Synthetic(WorkloadOptions):
                     think_ps=think[index],
                     items=whole,
                     adapter=adapter,
+                    any_user=after[index] >= 0,
                 )
             )
         notes += [*clients.notes(count), *self.arrivals.notes(count)]

@@ -156,6 +156,7 @@ def _requests(trace: Trace, schedule: Schedule | None, clients: Clients) -> list
                 session=row.session,
                 items=whole,
                 adapter=adapter,
+                any_user=follows is None and after is not None,
             )
         )
         starts.ended(row, name)

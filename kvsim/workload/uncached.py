@@ -39,6 +39,7 @@ class Uncached(Expanded):
                 after=before,
                 think_ps=0 if index else request.think_ps,
                 session=request.id if request.session is None else request.session,
+                any_user=request.any_user and not index,
             )
             before = token.id
             yield token

@@ -68,10 +68,8 @@ def test_closed_loop_window_ends_when_a_tenth_of_users_finished():
     (run,) = simulate(with_(workload=closed, allocator=[{"kind": "paged"}])).runs
     window, requests = run.summary["window"], run.requests
     assert window["found"] == "steady"
-    # Request k follows request k - 20: the last twenty are the users' last ones, and the third of
-    # these answers ends the feeding.
-    index = requests["id"].str.extract(r"(\d+)")[0].astype(int)
-    ends = np.sort(requests.loc[index >= 180, "finish_ps"].to_numpy()) / 1e12
+    # Once every request has a user, each answer leaves a user idle; the third ends the feeding.
+    ends = np.sort(requests["finish_ps"].to_numpy())[-20:] / 1e12
     assert ends[0] < window["end_s"] <= ends[2]
 
 

@@ -4,7 +4,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kvsim.followers import Followers
 from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
 from kvsim.workload.arrivals import ARRIVALS, Schedule
 from kvsim.workload.random import generator
 
@@ -119,6 +121,18 @@ def test_closed_loop_user_sends_after_the_previous_answer() -> None:
     assert loop.think_ps.tolist() == [0, 0, 0] + [2 * 10**12] * 5
     ramp = schedule({**table, "ramp_s": 3.0}, 3)
     assert ramp.arrival_ps.tolist() == [0, 10**12, 2 * 10**12]
+
+
+def test_next_request_of_a_closed_loop_goes_to_the_first_free_user() -> None:
+    first, second = Request("r0", 0, 8, 100), Request("r1", 0, 8, 1)
+    third = Request("r2", 0, 8, 1, after="r0", any_user=True)
+    turn = Request("r2b", 0, 8, 1, after="r2")
+    fourth = Request("r3", 0, 8, 1, after="r1", any_user=True)
+    followers = Followers([first, second, third, turn, fourth])
+    assert followers.after(second) == [third]  # and not the request that follows r1 in the order
+    assert followers.after(third) == [turn]  # a conversation goes on with its own user
+    assert followers.after(turn) == [fourth]
+    assert followers.after(first) == followers.after(fourth) == []
 
 
 def test_arrivals_that_outlast_the_clock_are_refused() -> None:

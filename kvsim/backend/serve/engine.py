@@ -8,7 +8,7 @@ the launch. That is after the schedule all the same, so the decisions are the sa
 """
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
@@ -24,6 +24,7 @@ from kvsim.engine.intake import Intake
 from kvsim.engine.plan import Plan
 from kvsim.engine.record import EngineRecord
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.followers import Followers
 from kvsim.observed.observation import Observation
 from kvsim.observed.steps import ObservedStep, ScheduledStep, schedule_step
 from kvsim.plumbing.errors import InvariantError
@@ -93,13 +94,11 @@ class RealTimeEngine:
         self._pace = pace
         self._total = self._missing = len(requests)
         self._coming: list[tuple[int, int, Request]] = []
-        self._followers: dict[str, list[tuple[int, Request]]] = {}
-        self._groups = Counter(each.group for each in requests if each.group is not None)
+        self._followers = Followers(requests)
+        self._order = {request.id: order for order, request in enumerate(requests)}
         for order, request in enumerate(requests):
             if request.after is None:
                 self._coming.append((request.arrival_ps, order, request))
-            else:
-                self._followers.setdefault(request.after, []).append((order, request))
         heapify(self._coming)
         self._now_ps = self._ended_ps = 0
         self._unclocked_ns = self._ended_cpu_ns = 0
@@ -151,13 +150,9 @@ class RealTimeEngine:
     def _left(self, request: Request) -> None:
         """Note that `request` has finished: its follow-ups arrive think_ps from now."""
         self._missing -= 1
-        followers = self._followers.pop(request.id, [])
-        if request.group is not None:
-            self._groups[request.group] -= 1
-            if not self._groups[request.group]:
-                followers += self._followers.pop(request.group, [])
-        for order, follower in followers:
-            heappush(self._coming, (self._now_ps + follower.think_ps, order, follower))
+        for follower in self._followers.after(request):
+            due_ps, order = self._now_ps + follower.think_ps, self._order[follower.id]
+            heappush(self._coming, (due_ps, order, follower))
         if self._progress is not None:
             self._progress(self._total - self._missing, self._total)
 

@@ -1,4 +1,4 @@
-"""A closed loop: a fixed number of users; each waits for the answer before the next request."""
+"""A closed loop: a fixed number of users; each waits for an answer before the next request."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from kvsim.workload.durations import DURATIONS, DurationOptions
 
 class ClosedLoop(ArrivalOptions):
     """A closed loop of num_users users. Each sends a request, waits for the answer, thinks for
-    `think`, and sends the next.
+    `think`, and sends the next one of the list that nobody has sent.
 
     ramp_s: seconds over which the users' first requests are spread evenly.
     """
@@ -22,8 +22,8 @@ class ClosedLoop(ArrivalOptions):
     ramp_s: NonNegativeFloat = 0.0
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
-        """Each start waits for the answer to the one num_users earlier; the first num_users starts
-        wait for none.
+        """Each start waits until any user is free; `after` is the start num_users earlier, which
+        ends then on average. The first num_users starts wait for none.
         """
         index = np.arange(count)
         first = np.minimum(index, self.num_users - 1)
