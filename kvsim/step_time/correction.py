@@ -14,6 +14,7 @@ class Correction(NamedTuple):
         the form, which stays
     integer, so that runs of steps still sum in closed form. sequence_ps: of every sequence of the
     step. prompts_ps: of a step that computes prompts; prompt_token_ps: of each of their tokens.
+    prompt_launch_ps: more for the least time that the kernels of such a step take.
     """
 
     constant_ps: int = 0
@@ -23,6 +24,7 @@ class Correction(NamedTuple):
     sequence_ps: int = 0
     prompts_ps: int = 0
     prompt_token_ps: int = 0
+    prompt_launch_ps: int = 0
 
     def scaled(self, ps: int) -> int:
         """A coefficient in ps, scaled and rounded."""

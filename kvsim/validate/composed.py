@@ -10,7 +10,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S, PS_PER_US
 from kvsim.step_time.calibrated.fitted import Errors
 from kvsim.step_time.calibrated.samples import Kind, Sample, kind_of
-from kvsim.step_time.correction import Correction
+from kvsim.step_time.correction import NONE, Correction
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.kernels.options import ComposedOptions
 from kvsim.step_time.options import Hardware
@@ -99,6 +99,10 @@ def numbers_of(correction: Correction) -> dict[str, float]:
         "overhead_us": correction.constant_ps / PS_PER_US,
         "token_us": correction.token_ps / PS_PER_US,
         "chunk_us": correction.chunk_ps / PS_PER_US,
+        "sequence_us": correction.sequence_ps / PS_PER_US,
+        "prompts_us": correction.prompts_ps / PS_PER_US,
+        "prompt_token_us": correction.prompt_token_ps / PS_PER_US,
+        "prompt_launch_us": correction.prompt_launch_ps / PS_PER_US,
     }
 
 
@@ -106,8 +110,7 @@ def table_text(kind: str, options: Mapping[str, object], note: str) -> str:
     """A [step_time] table for a scenario file, without options that are None or change nothing.
     note becomes a comment above it.
     """
-    neutral = {"scale": 1.0, "prompt_scale": 1.0, "overhead_us": 0.0, "token_us": 0.0,
-               "chunk_us": 0.0}  # fmt: skip
+    neutral = dict.fromkeys(numbers_of(NONE), 0.0) | {"scale": 1.0, "prompt_scale": 1.0}
     lines = [f"# {note}", "[step_time]", f'kind = "{kind}"']
     for name, value in options.items():
         if value is None or value == neutral.get(name):

@@ -46,8 +46,10 @@ def run(
         str | None,
         typer.Option(
             metavar="FORM",
-            help="Numbers that --fit changes: constant, scale, constant+token or constant+chunk.",
-            show_default="the form with the least error on held-out requests of the share",
+            help="Numbers that --fit changes: server (over kernels: what servers have), "
+            "constant, scale, constant+token or constant+chunk.",
+            show_default="server over kernels, else the form with the least error on held-out "
+            "requests of the share",
         ),
     ] = None,
     out: Annotated[

@@ -4,11 +4,11 @@ The corrections are a few numbers on top of the step times, and the time of a fr
 server before the engine). A log of steps determines them best (`learned_steps`). Without one, a
 benchmark is used, or several of the same server together.
 
-Beyond its kernels a step has a constant time, a time per sequence, and a time if it has prefill. A
-client's TTFT starts before the engine's. One benchmark determines each of these poorly. So every
-number is drawn towards its usual value for such servers, as in ridge regression, weighted by the
-usual spread. For the fit the scenario is simulated once per number, with the number slightly
-larger. The result reproduces the measured TPOT and TTFT as well as possible.
+Beyond its kernels a step has a constant time and a time per sequence. With prefill it has a time of
+its own, and one per prompt token. A client's TTFT starts before the engine's. One benchmark
+determines each of these poorly, so every number is drawn towards its usual value
+(`kvsim.step_time.kernels.spread`). For the fit the scenario is simulated once per number, with the
+number slightly larger. The result reproduces the measured TPOT and TTFT as well as possible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,22 +22,16 @@ from numpy.typing import NDArray
 from kvsim.interchange.to_scenario.learned_steps import learned_steps
 from kvsim.observed.logged_steps import LoggedStep
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.units import PS_PER_MS, PS_PER_US
+from kvsim.plumbing.units import PS_PER_MS
 from kvsim.results.measured import MeasuredSummary
 from kvsim.results.summary import LatencySummary
 from kvsim.scenario import Scenario
+from kvsim.step_time.kernels.spread import FRONT_MS, spread_of
 
-# How far servers of one kind lie apart (standard deviations), on the sources of fit_prior.
-SCALE = 0.1
-STEP_SHARE, STEP_US = 0.35, 300.0
-SEQUENCE_US = 20.0
-PROMPTS_SHARE, PROMPTS_US = 0.3, 4000.0
-FRONT_MS = 10.0
 NOISE = {"tpot_s": 0.02, "ttft_s": 0.2}  # of a measured mean; prompts may have been cached
 # The first request of a server may take seconds, which moves the mean of a few TTFTs.
 STATISTICS = {"tpot_s": ("mean", "p50"), "ttft_s": ("p50", "mean")}
 MOST_REQUESTS, REQUESTS_A_USER = 400, 4
-NAMES = ("scale", "overhead_us", "sequence_us", "prompts_us")
 STEPS_NOISE = 0.03  # of a TTFT, where the steps are known
 # A load by which a scenario without one is simulated, to have its step times.
 _ONE = {
@@ -231,15 +225,9 @@ def _fitted(
     form = simulation.step_time
     if not isinstance(form, KernelSteps) or simulation.front_end is None:
         return None
-    host, front = form.host, simulation.front_end
-    step_us, prompts_us = host.step_ps / PS_PER_US, host.prompts_ps / PS_PER_US
-    sigmas = np.array([
-        SCALE, STEP_SHARE * step_us + STEP_US, SEQUENCE_US, PROMPTS_SHARE * prompts_us + PROMPTS_US,
-        FRONT_MS,
-    ])  # fmt: skip
-    least = np.array([
-        -0.5, -0.9 * step_us, -host.sequence_ps / PS_PER_US, -prompts_us, -front.request_ms,
-    ])  # fmt: skip
+    front, spread = simulation.front_end, spread_of(form)
+    sigmas = np.array([*spread.usual, FRONT_MS])
+    least = np.array([*spread.least, -front.request_ms])
     measured = [[(key, name) for key, name, _ in aims] for aims in found]
 
     def figures(numbers: Mapping[str, float]) -> Floats:
@@ -249,8 +237,8 @@ def _fitted(
 
     plain = figures({})
     moves = [
-        figures({name: float(sigma) + (name == "scale")}) - plain
-        for name, sigma in zip(NAMES, sigmas, strict=False)
+        figures({name: sigma + (name == "scale")}) - plain
+        for name, sigma in spread.usual._asdict().items()
     ]
     every = [aim for aims in found for aim in aims]
     later = [
@@ -264,12 +252,14 @@ def _fitted(
         return None
     drawn = slopes.T @ np.linalg.solve(slopes @ slopes.T + noise, aims - plain)
     scale, *others = np.maximum(drawn * sigmas, least).tolist()
-    step, sequence, prompts, request = others
+    step, sequence, prompts, launch, token, request = others
     numbers = {
         "scale": round(1 + scale, 4),
         "overhead_us": round(step, 1),
         "sequence_us": round(sequence, 2),
         "prompts_us": round(prompts, 1),
+        "prompt_token_us": round(token, 4),
+        **({"prompt_launch_us": round(launch, 1)} if launch else {}),
     }
     after = figures(numbers)
     text = "; ".join(

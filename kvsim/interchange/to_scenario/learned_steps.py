@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from kvsim.step_time.calibrated.samples import Sample
 from kvsim.step_time.kernels.composed import KernelSteps
+from kvsim.step_time.kernels.spread import PROMPTS_US, TOKEN_SHARE, spread_of
 
 FEWEST = 30  # steps to learn from
 NOISE = 0.05  # of one step's time, at first; then what the fit leaves
 LEAST_NOISE = 0.005
-# Standard deviations of the numbers over servers, as in `learned`; of a prompt token, of its time.
-SCALE, STEP_SHARE, STEP_US, SEQUENCE_US = 0.1, 0.35, 300.0, 20.0
-PROMPT_SCALE, PROMPTS_US, TOKEN_SHARE = 0.3, 4000.0, 0.3
+PROMPT_SCALE = 0.3  # standard deviation of the factor on steps with prompts
 TYPICAL = 1.4826  # a standard deviation, of the median size of normal errors
 ROUNDS = 5  # in which steps that are far off come to count less
 LEAST, LEAST_FACTOR = 0.6, 0.05  # of what a step with prompts has of its kernels
@@ -52,9 +51,10 @@ def learned_steps(form: KernelSteps, samples: Sequence[Sample]) -> StepNumbers |
     plain_us = np.array([form.step_ps(each.shape) / PS_PER_US for each in samples])
     columns = _columns(samples, plain_us)
     prompts = columns[:, 4] > 0
+    usual = spread_of(form).usual
     sigmas = np.array([
-        SCALE, STEP_SHARE * form.host.step_ps / PS_PER_US + STEP_US, SEQUENCE_US, PROMPT_SCALE,
-        PROMPTS_US, _token_us(columns[prompts, 5], plain_us[prompts]),
+        usual.scale, usual.overhead_us, usual.sequence_us, PROMPT_SCALE, PROMPTS_US,
+        _token_us(columns[prompts, 5], plain_us[prompts]),
     ])  # fmt: skip
     sigmas *= _likely(columns, sigmas, took_us - plain_us, plain_us)
     least = np.array([-0.9, -0.9 * float(np.min(plain_us)), -np.inf, -LEAST, -np.inf, -np.inf])

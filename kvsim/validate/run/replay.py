@@ -35,7 +35,8 @@ class Replay(NamedTuple):
     the prefix cache at the first admission. step_ends_ps and generated have one entry per step:
     when its outputs were processed, and the output tokens up to then.
 
-    tokens and chunks count computed tokens and prefill chunks over all steps. outside_domain counts
+    tokens and chunks count computed tokens and prefill chunks over all steps, sequences the
+    sequences of each, prompt_steps those with prefill. outside_domain counts
     steps with times extrapolated beyond measured ones. records has the engine's log, one entry per
     step. held has the pool usage whenever a step was scheduled or its outputs were processed. A
     replay that is stopped early has neither records nor held.
@@ -52,6 +53,8 @@ class Replay(NamedTuple):
     steps: int
     tokens: int
     chunks: int
+    sequences: int
+    prompt_steps: int
     outside_domain: int
     preemptions: int
 
@@ -115,6 +118,8 @@ def replay(
         steps=recorder.steps,
         tokens=log.tokens,
         chunks=log.chunks,
+        sequences=log.sequences,
+        prompt_steps=log.prompt_steps,
         outside_domain=log.outside_domain,
         preemptions=replica.scheduler.num_preemptions,
     )
@@ -132,7 +137,7 @@ class _EngineLog(Observer):
         self.step_ends_ps: list[int] = []
         self.records: list[EngineRecord] = []
         self.generated: list[int] = []
-        self.tokens = self.chunks = 0
+        self.tokens = self.chunks = self.sequences = self.prompt_steps = 0
         self.held: list[Held] = []
         self.outside_domain = 0
         self.missing: set[str] = set()
@@ -153,11 +158,13 @@ class _EngineLog(Observer):
         self._scheduled_after = self._arrived
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Count computed tokens, prefill chunks, and steps outside the measured range."""
+        """Count what the step computes, and steps outside the measured range."""
         if self._detailed:
             self.held.append(Held(now_ps, pool_usage(scheduler.allocator)))
         self.tokens += plan.new_tokens
         self.chunks += len(plan.chunks)
+        self.sequences += plan.num_decode + len(plan.chunks)
+        self.prompt_steps += bool(plan.chunks)
         if plan.empty or self._measured is None:
             return
         if self._measured.outside_domain(plan.shape()):

@@ -13,6 +13,7 @@ from kvsim.step_time.kernels.fitted import FittedOptions
 from kvsim.step_time.kernels.form import KernelOptions
 from kvsim.step_time.kernels.missing import NotMeasured
 from kvsim.step_time.kernels.options import ComposedOptions
+from kvsim.step_time.kernels.spread import UsualSpread, spread_of
 from kvsim.step_time.roofline import Roofline
 from kvsim.validate.served import hardware_of
 
@@ -25,7 +26,8 @@ class StepTimes(NamedTuple):
 
     label is the name of the step-time form. source says where its numbers come from. reported is
     its entry in the output of `--json`. shortest_ps is the time of a one-token step without
-    attention, in ps. corrected(correction) builds the corrected step-time form.
+    attention, in ps. corrected(correction) builds the corrected step-time form. spread: of servers
+    with these step times; None: not known.
     """
 
     label: str
@@ -33,6 +35,7 @@ class StepTimes(NamedTuple):
     reported: dict[str, Any]
     shortest_ps: int
     corrected: Callable[[Correction], StepTime]
+    spread: UsualSpread | None = None
 
 
 def step_times_of(run: ObservedRun, named: str | CalibrationFile) -> StepTimes:
@@ -63,6 +66,7 @@ def _composed(run: ObservedRun, kind: str) -> StepTimes:
         {"fit": kind, "source": form.source},
         form.shortest_ps(),
         form.corrected,
+        spread_of(form),
     )
 
 

@@ -8,7 +8,7 @@ from kvsim.step_time.correction import WHOLE_PPM
 from kvsim.validate.run.comparison import StepByStep
 from kvsim.validate.run.curves import SERIES, Curves
 from kvsim.validate.run.fitting.fit import RunFit
-from kvsim.validate.run.fitting.forms import FORMS
+from kvsim.validate.run.fitting.forms import SERVER, free_numbers
 from kvsim.validate.run.intervals import Interval
 from kvsim.validate.run.memory import MemoryErrors
 from kvsim.validate.run.steps import LockStep, StepErrors
@@ -41,12 +41,28 @@ _TERMS = {
     "token_ps": "{} a token",
     "chunk_ps": "{} a prefill chunk",
     "scale_ppm": "all times {}",
+    "sequence_ps": "{} a sequence",
+    "prompts_ps": "{} a step with prompts",
+    "prompt_launch_ps": "{} of launches with prompts",
+    "prompt_token_ps": "{} a prompt token",
 }
+MANY = 3  # numbers that are listed with commas
+_CHOSEN = (
+    "Each form was judged on a third of the part that it was not fitted on: its misses in units of "
+    "their noise, squared, and in per cent. Of forms within a standard error of the best, the one "
+    "with the fewest numbers is taken."
+)
+_DRAWN = (
+    "Each number is drawn towards that of servers of this kind. The form was judged on each third "
+    "of the part with a fit on the others: its misses in units of their noise, squared, and in per "
+    "cent."
+)
 
 
 def in_words(fit: RunFit) -> str:
     """The fitted numbers as text, such as `392 us a step`."""
-    return " and ".join(_number(name, getattr(fit.correction, name)) for name in FORMS[fit.form])
+    found = [_number(name, getattr(fit.correction, name)) for name in free_numbers(fit.form)]
+    return " and ".join(found) if len(found) < MANY else f"{', '.join(found[:-1])} and {found[-1]}"
 
 
 def _number(name: str, value: float) -> str:
@@ -74,9 +90,7 @@ def fit_table(fit: RunFit) -> TextTable:
     )
     return TextTable(
         "What was fitted on the first part",
-        f"{numbers}. Each form was judged on a third of the part that it was not fitted on: its "
-        "misses in units of their noise, squared, and in per cent. Of forms within a standard "
-        "error of the best, the one with the fewest numbers is taken.",
+        f"{numbers}. {_DRAWN if fit.form == SERVER else _CHOSEN}",
         ("", "score", *aims),
         tuple(rows),
     )

@@ -1,6 +1,7 @@
 """Fit a correction on the first part of a run: choose its form, and compute intervals."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -13,10 +14,10 @@ from kvsim.plumbing.units import PS_PER_S
 from kvsim.step_time.correction import NONE, WHOLE_PPM, Correction
 from kvsim.validate.run.errors import latencies, recorded_times
 from kvsim.validate.run.fitting.aims import Aims
-from kvsim.validate.run.fitting.forms import FORMS, Proportions
+from kvsim.validate.run.fitting.forms import FORMS, SERVER, Proportions, free_numbers
 from kvsim.validate.run.fitting.judge import Judged, choose, judge
 from kvsim.validate.run.fitting.parts import Parts
-from kvsim.validate.run.fitting.search import FittedNumbers, Numbers, noises, search
+from kvsim.validate.run.fitting.search import FittedNumbers, Numbers, drawn, noises, search
 from kvsim.validate.run.intervals import Interval, ends
 from kvsim.validate.run.replay import Progress, Replay, ReplayEnd, replay
 from kvsim.validate.run.step_times import StepTimes
@@ -32,9 +33,9 @@ _LEAST_SHARE = 0.04  # of the mean step
 class RunFit(NamedTuple):
     """A fitted correction.
 
-    form is one of FORMS. requests counts those used for the fit. intervals are 95 % ranges of each
-    free number, by its field in Correction. judged has all forms that were tried. warnings are
-    sentences for people.
+    form is one of FORMS, or "server". requests counts those used for the fit. intervals are 95 %
+    ranges of each free number, by its field in Correction. judged has all forms that were tried.
+    warnings are sentences for people.
     """
 
     form: str
@@ -70,15 +71,18 @@ def fit_run(
     form: str | None = None,
     progress: Progress | None = None,
 ) -> RunFit:
-    """Fit `form` on the run's first part; None: the form of FORMS that best predicts held-out
-    blocks of it.
+    """Fit `form` on the run's first part; None: what servers have beyond their kernels, or, of step
+    times without kernels, the form of FORMS that best predicts held-out blocks of it.
 
     progress is passed to each `replay`, with the number of the replay. InputError for an unknown
     form.
     """
-    if form is not None and form not in FORMS:
+    if form is None and times.spread is not None:
+        form = SERVER
+    known_forms = (*FORMS, *([SERVER] if times.spread is not None else ()))
+    if form is not None and form not in known_forms:
         raise InputError(
-            "no such form", where="--fit-form", value=form, limit=f"one of {', '.join(FORMS)}"
+            "no such form", where="--fit-form", value=form, limit=f"one of {', '.join(known_forms)}"
         )
     aims = Aims(run, parts)
     stop = ReplayEnd(parts.first, round(parts.end_s * PS_PER_S))
@@ -92,24 +96,32 @@ def fit_run(
     plain = simulated(NONE)
     known[NONE] = aims.simulated(plain)
     step_ps = latencies(run, recorded_times(run), parts.first)["tpot_s"]["mean"] * PS_PER_S
-    tokens = plain.tokens / plain.steps
-    proportions = Proportions(step_ps, tokens, plain.chunks / plain.steps)
+    decoded = plain.sequences - plain.chunks
+    counts = (plain.tokens, plain.chunks, plain.sequences, plain.prompt_steps,
+              plain.tokens - decoded)  # fmt: skip
+    proportions = Proportions(step_ps, *(each / plain.steps for each in counts))
+
+    def amounts(name: str, numbers: Numbers) -> list[Floats]:
+        correction = proportions.correction(name, numbers)
+        if correction not in known:
+            known[correction] = aims.simulated(simulated(correction))
+        return known[correction]
 
     def searched(name: str, starts: Sequence[Numbers]) -> FittedNumbers:
-        def simulate(numbers: Numbers) -> list[Floats]:
-            correction = proportions.correction(name, numbers)
-            if correction not in known:
-                known[correction] = aims.simulated(simulated(correction))
-            return known[correction]
+        lowest = proportions.lowest(name, times.shortest_ps)
+        return search(aims, partial(amounts, name), lowest, starts)
 
-        return search(aims, simulate, proportions.lowest(name, times.shortest_ps), starts)
-
-    alone = searched("constant", [(0.0,)])
-    found = {"constant": alone}
-    for name, free in FORMS.items():
-        if name != "constant" and form in (None, name):
-            starts = _shared(alone.numbers[0]) if len(free) > 1 else [(0.0,)]
-            found[name] = searched(name, starts)
+    if form == SERVER:
+        assert times.spread is not None
+        usual, least = map(proportions.of_server, times.spread)
+        found = {SERVER: drawn(aims, partial(amounts, SERVER), least, usual)}
+    else:
+        alone = searched("constant", [(0.0,)])
+        found = {"constant": alone}
+        for name, free in FORMS.items():
+            if name != "constant" and form in (None, name):
+                starts = _shared(alone.numbers[0]) if len(free) > 1 else [(0.0,)]
+                found[name] = searched(name, starts)
     judged = judge(found if form is None else {form: found[form]}, aims)
     best = choose(judged)
     return RunFit(
@@ -162,7 +174,7 @@ def _intervals(best: Judged, aims: Aims, proportions: Proportions) -> dict[str, 
             drawn.append(proportions.correction(best.form, tuple(numbers.tolist())))
     fitted = proportions.correction(best.form, found.numbers)
     intervals = {}
-    for name in FORMS[best.form]:
+    for name in free_numbers(best.form):
         low, high = ends([getattr(correction, name) for correction in drawn])
         number = getattr(fitted, name)
         intervals[name] = (min(low, number), max(high, number))

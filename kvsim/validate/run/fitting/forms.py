@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
+from kvsim.plumbing.units import PS_PER_US
 from kvsim.step_time.correction import WHOLE_PPM, Correction
+from kvsim.step_time.kernels.spread import Numbers
 
 FORMS: dict[str, tuple[str, ...]] = {
     "constant": ("constant_ps",),
@@ -10,30 +12,56 @@ FORMS: dict[str, tuple[str, ...]] = {
     "constant+token": ("constant_ps", "token_ps"),
     "constant+chunk": ("constant_ps", "chunk_ps"),
 }
+# What a server has beyond its kernels. Drawn towards servers of its kind, so never chosen by score.
+SERVER = "server"
+SERVER_FREE = (
+    "scale_ppm", "constant_ps", "sequence_ps", "prompts_ps", "prompt_launch_ps", "prompt_token_ps",
+)  # fmt: skip
+
+
+def free_numbers(form: str) -> tuple[str, ...]:
+    """The free numbers of a form, by their fields in Correction."""
+    return SERVER_FREE if form == SERVER else FORMS[form]
 
 
 class Proportions(NamedTuple):
-    """Means over the run's steps, which are the units of the numbers: step time (ps), tokens and
-    prefill chunks per step.
+    """Means over the run's steps, which are the units of the numbers.
+
+    step_ps: its time. The others count a step's tokens, prefill chunks, sequences, and prompt
+    tokens. prompts: the share of steps with prompts.
     """
 
     step_ps: float
     tokens: float
     chunks: float
+    sequences: float
+    prompts: float
+    prompt_tokens: float
+
+    def unit(self, name: str) -> float:
+        """Value of a number in its field of Correction that doubles the mean step; 0 where no step
+        of the run has any.
+        """
+        if name == "scale_ppm":
+            return WHOLE_PPM
+        each = {
+            "constant_ps": 1.0,
+            "token_ps": self.tokens,
+            "chunk_ps": self.chunks,
+            "sequence_ps": self.sequences,
+            "prompts_ps": self.prompts,
+            "prompt_launch_ps": self.prompts,
+            "prompt_token_ps": self.prompt_tokens,
+        }[name]
+        return self.step_ps / each if each else 0.0
 
     def correction(self, form: str, numbers: "tuple[float, ...]") -> Correction:
         """The correction for numbers given as fractions of the mean step time: 0.1 adds 10 % to the
         mean step.
         """
-        units = {
-            "constant_ps": self.step_ps,
-            "token_ps": self.step_ps / self.tokens,
-            "chunk_ps": self.step_ps / self.chunks,
-            "scale_ppm": WHOLE_PPM,
-        }
         values = {
-            name: round(number * units[name])
-            for name, number in zip(FORMS[form], numbers, strict=True)
+            name: round(number * self.unit(name))
+            for name, number in zip(free_numbers(form), numbers, strict=True)
         }
         if "scale_ppm" in values:
             values["scale_ppm"] += WHOLE_PPM
@@ -50,3 +78,11 @@ class Proportions(NamedTuple):
             "chunk_ps": 0.0,
         }
         return tuple(least[name] for name in FORMS[form])
+
+    def of_server(self, numbers: Numbers) -> tuple[float, ...]:
+        """Numbers of a server in these units."""
+        scale, *us = numbers
+        units = [self.unit(name) for name in SERVER_FREE[1:]]
+        shares = [each * PS_PER_US / unit if unit else 0.0
+                  for each, unit in zip(us, units, strict=True)]  # fmt: skip
+        return (scale, *shares)

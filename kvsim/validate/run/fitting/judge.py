@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsim.validate.run.fitting.aims import BLOCKS, Aims
-from kvsim.validate.run.fitting.forms import FORMS
+from kvsim.validate.run.fitting.forms import free_numbers
 from kvsim.validate.run.fitting.search import FittedNumbers, noises
 
 Floats = NDArray[np.float64]
@@ -67,4 +67,4 @@ def choose(judged: list[Judged]) -> Judged:
     best = min(judged, key=lambda one: one.score)
     spread = float(np.std(best.squares, ddof=1)) / best.squares.size**0.5
     enough = [one for one in judged if one.score <= best.score + spread]
-    return min(enough, key=lambda one: (len(FORMS[one.form]), one.score))
+    return min(enough, key=lambda one: (len(free_numbers(one.form)), one.score))

@@ -20,13 +20,16 @@ Numbers = tuple[float, ...]
 _STEP = 0.02  # of a derivative: a fiftieth of a step's time, well above the jumps of a schedule
 _EXACT = 2e-4
 _MOST_STEPS = 8
+_ROUNDS = 2  # of a drawn fit; each takes the simulation as linear
+_NARROW = 1e-9  # a standard deviation of a number that no step has
 
 
 class FittedNumbers(NamedTuple):
     """Fitted numbers of a form, and the simulations that give their derivatives.
 
     simulated has the amounts at the fit, one list per quantity. moved has the same with one number
-    increased by `step`, for each number. lowest has the lower bounds.
+    increased by `step`, for each number. lowest has the lower bounds. usual: standard deviations
+    over servers, by which the numbers are drawn towards 0; None: they are not.
     """
 
     numbers: Numbers
@@ -34,6 +37,7 @@ class FittedNumbers(NamedTuple):
     simulated: list[Floats]
     moved: list[list[Floats]]
     step: float = _STEP
+    usual: Numbers | None = None
 
     def line(self, aims: Aims, weights: list[Floats]) -> tuple[Floats, Floats]:
         """Linearised misses over weighted entries: values [quantities] and slopes [quantities,
@@ -58,7 +62,12 @@ class FittedNumbers(NamedTuple):
         misses, slopes = self.line(aims, weights)
         room = [min(0.0, low - at) for low, at in zip(self.lowest, self.numbers, strict=True)]
         bounds = (np.array(room) - 1e-9, np.full(len(room), np.inf))
-        found = lsq_linear(slopes / noise[:, None], -misses / noise, bounds)
+        rows, wanted = slopes / noise[:, None], -misses / noise
+        if self.usual is not None:
+            spread = np.maximum(np.array(self.usual), _NARROW)
+            rows = np.vstack([rows, np.diag(1 / spread)])
+            wanted = np.concatenate([wanted, -np.array(self.numbers) / spread])
+        found = lsq_linear(rows, wanted, bounds)
         moves: Floats = found.x
         return moves
 
@@ -102,11 +111,36 @@ def search(
         start = solved.x
         noise = noises(aims, simulate(tuple(start - 1.0)))
     numbers = tuple(float(number) for number in start - 1.0)
-    moved = [
+    return FittedNumbers(numbers, lowest, simulate(numbers), _moved(simulate, numbers))
+
+
+def drawn(
+    aims: Aims,
+    simulate: Callable[[Numbers], list[Floats]],
+    lowest: Numbers,
+    usual: Numbers,
+) -> FittedNumbers:
+    """The most likely numbers of a server, with standard deviations `usual` around 0.
+
+    simulate and lowest are those of `search`.
+    """
+    weights = list(aims.all_weights())
+    found = FittedNumbers((0.0,) * len(usual), lowest, simulate((0.0,) * len(usual)), [],
+                          usual=usual)  # fmt: skip
+    for _ in range(_ROUNDS):
+        found = found._replace(moved=_moved(simulate, found.numbers))
+        moves = found.better(aims, weights, noises(aims, found.simulated))
+        numbers = tuple((np.array(found.numbers) + moves).tolist())
+        found = found._replace(numbers=numbers, simulated=simulate(numbers))
+    return found._replace(moved=_moved(simulate, found.numbers))
+
+
+def _moved(simulate: Callable[[Numbers], list[Floats]], numbers: Numbers) -> list[list[Floats]]:
+    """The amounts with each number a little larger in turn."""
+    return [
         simulate((*numbers[:at], numbers[at] + _STEP, *numbers[at + 1 :]))
         for at in range(len(numbers))
     ]
-    return FittedNumbers(numbers, lowest, simulate(numbers), moved)
 
 
 def noises(aims: Aims, simulated: list[Floats]) -> Floats:
