@@ -30,4 +30,5 @@ def attribute(
     with status_line() as show:
         found = run(simulation, lambda label, what: show(f"{label}, {what}"))
     findings = attribution_findings(found, simulation.resolved())
-    answer(findings, as_json=as_json, out=out, name="attribution")
+    folder = simulation.scenario.folder
+    answer(findings, as_json=as_json, out=out, name="attribution", folder=folder)

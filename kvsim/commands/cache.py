@@ -84,4 +84,6 @@ def cache(
     with status_line("one pass over all prompts") as show:
         found = cache_answer(simulation, question, show)
     findings = cache_findings(found, simulation.resolved())
-    answer(findings, as_json=as_json, out=out, name="cache")
+    # Only these answers have seconds.
+    timed = simulation.scenario.folder if policies or retention else None
+    answer(findings, as_json=as_json, out=out, name="cache", folder=timed)

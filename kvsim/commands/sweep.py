@@ -115,7 +115,7 @@ def sweep(
     check_measured(frame, measure)
     store.write(out, plan, frame)
     findings = sweep_findings(plan, frame, measure, top, run_command(scenario, set_))
-    answer(findings, as_json=as_json, out=out, name="sweep", verbose=verbose)
+    answer(findings, as_json=as_json, out=out, name="sweep", verbose=verbose, folder=plan.folder)
 
 
 def _located(scenario: str, changes: list[str], said: str) -> str:

@@ -36,7 +36,8 @@ def print_brief_findings(findings: Findings, console: "Console", *, draws: bool)
         if isinstance(each, FindingsTable) and each.terminal_rows != 0
     ]
     last = "next: --verbose prints everything" + ("; --out DIR draws it" if draws else "")
-    room = LINES - sum(height(line, console) for line in (*verdict, *commands, last))
+    ends = [line for line in (findings.brief_interval, *commands, last) if line]
+    room = LINES - sum(height(line, console) for line in (*verdict, *ends))
     print_plain(console, *verdict)
     rest = findings.sentences[findings.num_verdict :]
     for sentence in _fitting(rest, room - _TABLE_HEAD - _LEAST_ROWS, console):
@@ -44,7 +45,7 @@ def print_brief_findings(findings: Findings, console: "Console", *, draws: bool)
         room -= height(sentence, console)
     if tables:
         _print_table(tables[0], room, console)
-    print_plain(console, *commands, last)
+    print_plain(console, *ends)
 
 
 def _print_table(table: FindingsTable, room: int, console: "Console") -> None:

@@ -117,8 +117,9 @@ class Findings:
 
     title: the question. facts: labelled counts of what was simulated. sentences: the verdict first.
     scenario: the tables that were simulated; empty if nothing was. data: the JSON answer. details:
-    sentences that a terminal omits. interval: the expected error of the seconds, which a short
-    answer omits. num_verdict: how many of the sentences the page shows on its first screen.
+    sentences that a terminal omits. interval: the expected error of the seconds. brief_interval:
+    likewise in one line, for a short answer. num_verdict: how many of the sentences the page shows
+    on its first screen.
     """
 
     title: str
@@ -129,6 +130,7 @@ class Findings:
     data: Any
     details: Sequence[str] = ()
     interval: Sequence[str] = ()
+    brief_interval: str = ""
     num_verdict: int = 1
 
 

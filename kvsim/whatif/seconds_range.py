@@ -8,7 +8,11 @@ from typing import Any
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.scenario.build.sized import SizedScenario
-from kvsim.step_time.kernels.expected import interval_80, interval_words
+from kvsim.step_time.kernels.expected import (
+    interval_80,
+    interval_in_brief,
+    interval_words,
+)
 from kvsim.whatif.findings import Findings
 
 
@@ -23,7 +27,7 @@ def with_interval(findings: Findings, folder: Path) -> Findings:
     data = findings.data
     if isinstance(data, dict):
         data = {**data, "interval": ranges}
-    return replace(findings, interval=(words,), data=data)
+    return replace(findings, interval=(words,), brief_interval=interval_in_brief(served), data=data)
 
 
 def _served(table: Mapping[str, Any], folder: Path) -> str:

@@ -1,13 +1,14 @@
 """Every answer in seconds comes with the error range of 8 of 10 similar servers."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from kvsim.cli import app
 from kvsim.simulation import simulate
-from kvsim.step_time.kernels.expected import interval_80, interval_words
+from kvsim.step_time.kernels.expected import interval_80, interval_in_brief, interval_words
 
 CHANGES = {
     "workload.num_requests": 30,
@@ -20,7 +21,7 @@ SETS = [word for key, value in CHANGES.items() for word in ("--set", f"{key}={va
 WORDS = ("chat", *SETS)
 
 
-def test_run_and_capacity_print_the_same_error_interval() -> None:
+def test_run_sweep_and_capacity_print_the_same_error_interval(tmp_path: Path) -> None:
     run = CliRunner().invoke(app, ["run", *WORDS, "--json"])
     interval = json.loads(run.stdout)["interval"]
     assert interval == interval_80("kind")
@@ -31,6 +32,11 @@ def test_run_and_capacity_print_the_same_error_interval() -> None:
     said = " ".join(CliRunner().invoke(app, [*words, "--verbose"]).stdout.split())
     assert interval_words("kind") in said
     assert "with one load of it measured, 8 of 10 of its other loads" in said
+    short = " ".join(CliRunner().invoke(app, words).stdout.split())
+    assert interval_in_brief("kind") in short
+    vary = ("--vary", "scheduler.max_num_seqs=64", "--repeat", "1", "--jobs", "1")
+    swept = CliRunner().invoke(app, ["sweep", *WORDS, *vary, "--out", str(tmp_path), "--json"])
+    assert json.loads(swept.stdout)["interval"] == interval
 
 
 @pytest.mark.parametrize("kind", ["roofline", "linear"])
