@@ -1,19 +1,19 @@
 """Fit the `priors` of calibration/kernels/host.json: the host's time of servers with default flags.
 
-    python -m evidence.points.fit_prior COMPONENTS.csv [--write]
+    python -m evidence.points.fit_prior COMPONENTS.csv [sglang] [vllm] [--write]
 
-COMPONENTS.csv has one row a measurement, of any source. The columns are source, server, engine,
-engine_version, cuda (1 or 0), quantised (experts: 1 or 0), layers, expert_layers and gpus.
-kernels_ms is the time of `kvsim.step_time.kernels` without the host. sequences and prompt_steps are
-of a decode step: those running, and steps with prompts that fall on it. measured_ms is TPOT, or a
-decode step. Rows of servers without CUDA graphs are left out.
+COMPONENTS.csv has one row a measurement, of any source (`evidence.points.components` writes it).
+kernels_ms is the time of `kvsim.step_time.kernels` without the host, prompt_kernels_ms that of its
+usual step with prompts. steps, sequences and prompt_steps are what it has of the host: steps,
+sequences of these, and steps with prompts. measured_ms is of: "tpot", "ttft", or a decode "step".
+Rows without CUDA graphs are left out.
 
-measured = kernels + layer * dense layers + expert * expert layers + workers (of several GPUs) +
-sequence * sequences + prompts * prompt steps. The logarithm of simulated / measured counts, by
-Huber's loss, each server the same and no source more than MOST_SERVERS. Every constant is drawn
-towards USUAL by a third of its logarithm. Each source (of the two that measured dozens of servers:
-each server) is then left out of a fit of all others. `spread` is where 8 of 10 rows then lie,
-measured / simulated, each source with the same weight.
+measured = kernels + the host's constants times their factors (`Component.parts`). A step with
+prompts takes its kernels or its launches, whichever are longer. The logarithm of
+simulated / measured counts, by Huber's loss, each server the same and no source more than
+MOST_SERVERS. Every constant is drawn towards USUAL by a third of its logarithm. Each source (of
+those that measured more than MANY servers: each server) is then left out of a fit of all others.
+`spread` is where 8 of 10 rows then lie, measured / simulated, each source with the same weight.
 """
 
 import csv
@@ -22,7 +22,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,24 +47,42 @@ USUAL = {
     "overlapped_us": 10.0,  # of InferenceX's vLLM servers, by fit_sequences
     "prompt_layer_us": 300.0,
     "prompt_expert_layer_us": 1000.0,
+    "prompt_latent_layer_us": 300.0,  # more than another layer
+    "prompt_recurrent_layer_us": 300.0,
+    "other_sequence_us": 40.0,  # of GPUs without CUDA, more than another sequence
+    "quantised_expert_layer_us": 200.0,  # likewise
+    "request_us": 5000.0,  # before the engine
 }
+EVERYWHERE = (
+    "layer_us", "expert_layer_us", "workers_us", "prompt_layer_us", "prompt_expert_layer_us",
+    "prompt_latent_layer_us", "prompt_recurrent_layer_us",
+)  # fmt: skip
+WITHOUT_CUDA = ("other_sequence_us", "quantised_expert_layer_us")
 Floats = NDArray[np.float64]
 Constants = Mapping[str, float]
 
 
 class Component(NamedTuple):
-    """A row of COMPONENTS.csv (see above); times in ms."""
+    """A row of COMPONENTS.csv (see above); times in ms. cuda: an NVIDIA GPU. eager: without graphs.
+    quantised: experts of fewer than 16 bits. latent_layers, recurrent_layers: by their mixers.
+    """
 
     source: str
     server: str
     engine: str
     version: str
+    of: str
     cuda: bool
+    eager: bool
     quantised: bool
     layers: int
     expert_layers: int
+    latent_layers: int
+    recurrent_layers: int
     gpus: int
     kernels_ms: float
+    prompt_kernels_ms: float
+    steps: float
     sequences: float
     prompt_steps: float
     measured_ms: float
@@ -76,42 +94,45 @@ class Component(NamedTuple):
         dense = self.layers - self.expert_layers
         between = self.engine == "vllm" and version_key(self.version) < version_key(ASYNC)
         each = {
-            "layer_us": dense,
-            "expert_layer_us": self.expert_layers,
-            "workers_us": self.gpus > 1,
+            "layer_us": self.steps * dense,
+            "expert_layer_us": self.steps * self.expert_layers,
+            "workers_us": self.steps * (self.gpus > 1),
             "sequence_us": self.sequences * (self.engine != "vllm"),
             "between_us": self.sequences * between,
             "overlapped_us": self.sequences * (self.engine == "vllm" and not between),
-            "prompt_layer_us": self.prompt_steps * dense,
-            "prompt_expert_layer_us": self.prompt_steps * self.expert_layers,
+            "other_sequence_us": self.sequences * (not self.cuda),
+            "quantised_expert_layer_us": self.steps
+            * self.expert_layers
+            * (self.quantised and not self.cuda),
+            "request_us": float(self.of == "ttft"),
         }
         return {name: value / 1000 for name, value in each.items()}
 
+    def launches(self) -> dict[str, float]:
+        """The factor of each constant in the launches of its step with prompts, likewise."""
+        each = {
+            "prompt_layer_us": self.layers - self.expert_layers,
+            "prompt_expert_layer_us": self.expert_layers,
+            "prompt_latent_layer_us": self.latent_layers,
+            "prompt_recurrent_layer_us": self.recurrent_layers,
+        }
+        return {name: value / 1000 * bool(self.prompt_steps) for name, value in each.items()}
+
     def ms(self, constants: Constants) -> float:
         """Simulated time in ms with these constants."""
-        return self.kernels_ms + sum(
-            constants.get(name, 0.0) * part for name, part in self.parts().items()
-        )
+        parts = sum(constants.get(name, 0.0) * part for name, part in self.parts().items())
+        launches = sum(constants.get(name, 0.0) * part for name, part in self.launches().items())
+        waits = self.prompt_steps * max(0.0, launches - self.prompt_kernels_ms)
+        return self.kernels_ms + parts + waits
 
 
 def read(path: Path) -> list[Component]:
     """All rows of the file."""
     with path.open(encoding="utf-8", newline="") as file:
         return [
-            Component(
-                source=row["source"],
-                server=row["server"],
-                engine=row["engine"],
-                version=row["engine_version"],
-                cuda=row["cuda"] == "1",
-                quantised=row["quantised"] == "1",
-                layers=int(row["layers"]),
-                expert_layers=int(row["expert_layers"]),
-                gpus=int(row["gpus"]),
-                kernels_ms=float(row["kernels_ms"]),
-                sequences=float(row["sequences"]),
-                prompt_steps=float(row["prompt_steps"]),
-                measured_ms=float(row["measured_ms"]),
+            Component._make(
+                bool(int(row[name])) if kind is bool else kind(row[name])
+                for name, kind in Component.__annotations__.items()
             )
             for row in csv.DictReader(file)
         ]
@@ -132,14 +153,23 @@ def weights(rows: Sequence[Component]) -> Floats:
 
 def fitted(rows: Sequence[Component]) -> dict[str, float]:
     """The constants fitted to these rows, in us."""
-    names = [name for name in USUAL if any(row.parts()[name] for row in rows)]
-    parts = np.array([[row.parts()[name] for name in names] for row in rows])
-    kernels = np.array([row.kernels_ms for row in rows])
+    each = [(row.parts(), row.launches()) for row in rows]
+    names = [name for name in USUAL if any(a.get(name) or b.get(name) for a, b in each)]
+    parts, launches = (
+        np.array([[factors[at].get(name, 0.0) for name in names] for factors in each])
+        for at in (0, 1)
+    )
+    kernels, prompt_kernels, prompt_steps = (
+        np.array([getattr(row, name) for row in rows])
+        for name in ("kernels_ms", "prompt_kernels_ms", "prompt_steps")
+    )
     measured = np.array([row.measured_ms for row in rows])
     usual, share = np.array([USUAL[name] for name in names]), np.sqrt(weights(rows))
 
     def misses(moved: Floats) -> Floats:
-        apart = np.log((kernels + parts @ (usual * np.exp(moved))) / measured)
+        constants = usual * np.exp(moved)
+        waits = prompt_steps * np.maximum(0.0, launches @ constants - prompt_kernels)
+        apart = np.log((kernels + parts @ constants + waits) / measured)
         huber = np.sign(apart) * KNEE * np.sqrt(2 * (np.sqrt(1 + (apart / KNEE) ** 2) - 1))
         return np.asarray(np.r_[share * huber / SURE, DRAWN * moved])
 
@@ -171,43 +201,58 @@ def quantile(found: Iterable[tuple[Component, float]], part: float) -> float:
     return ordered[int(np.searchsorted(upto, part * upto[-1]))][1]
 
 
-def main(path: Path, *, keep: bool) -> None:
-    """Print the constants and the errors with each source left out. keep: write the constants."""
-    rows = read(path)
+def main(path: Path, engines: Sequence[str], *, keep: bool) -> None:
+    """Print the constants of these engines and the errors with each source left out. keep: write
+    them, and the spread if it is of several engines.
+    """
+    rows = [row for row in read(path) if not row.eager]
     tabled = json.loads(HOST_FILE.read_text("utf-8"))
-    every = []
-    for engine in ("sglang", "vllm"):
-        own = [row for row in rows if row.engine == engine and row.cuda]
+    every: list[tuple[Component, float]] = []
+    errors: dict[str, dict[str, dict[str, float]]] = {}
+    for engine in engines:
+        own = [row for row in rows if row.engine == engine]
         constants, apart = fitted(own), left_out(own)
         every += apart
-        sizes = [abs(1 / ratio - 1) for _, ratio in apart]
         sys.stdout.write(f"{engine}: {len(own)} rows, {constants}\n")
-        sys.stdout.write(f"  left out: half within {100 * np.median(sizes):.1f} %\n")
-        for entry in tabled["priors"]:
-            if entry["engine"] == engine:
-                when = "between_us" if "before" in entry else "overlapped_us"
-                entry |= {name: us for name, us in constants.items() if name in entry}
-                entry["sequence_us"] = constants.get(when, constants.get("sequence_us", 0.0))
-    others = [row for row in rows if not row.cuda and row.quantised]
-    cuda = fitted([row for row in rows if row.engine == "sglang" and row.cuda])
-    extra = [
-        1000 * (row.measured_ms - row.ms(cuda)) / row.expert_layers
-        for row in others
-        if row.sequences <= 1.5
-    ]
-    sys.stdout.write(f"quantised experts without CUDA: {extra} us a layer\n")
-    low, high = (quantile(every, part) for part in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    sys.stdout.write(f"8 of 10 rows: measured / simulated {low:.3f} to {high:.3f}\n")
+        for of in ("step", "tpot", "ttft"):
+            sizes = [abs(1 / ratio - 1) for row, ratio in apart if row.of == of]
+            if sizes:
+                half = float(np.median(sizes))
+                errors.setdefault(engine, {})[of] = {
+                    "rows": len(sizes),
+                    "median_error": round(half, 3),
+                }
+                sys.stdout.write(f"  left out: {len(sizes)} of {of}, half within {half:.1%}\n")
+        _put(tabled, engine, constants)
+    spreads = {}
+    for name, kinds in (("tpot", ("tpot", "step")), ("ttft", ("ttft",))):
+        found = [each for each in every if each[0].of in kinds]
+        low, high = (quantile(found, part) for part in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+        spreads[name] = [round(low, 3), round(high, 3)]
+        sys.stdout.write(f"8 of 10 {name}: measured / simulated {low:.3f} to {high:.3f}\n")
     if keep:
-        if extra:
-            for entry in tabled["priors"]:
-                if not entry.get("cuda", True):
-                    entry["quantised_expert_layer_us"] = round(float(np.median(extra)), 1)
         write(tabled, HOST_FILE)
         expected = json.loads(EXPECTED_FILE.read_text("utf-8"))
-        expected.setdefault("spread", {})["tpot"] = [round(low, 3), round(high, 3)]
+        expected["priors"] = expected.get("priors", {}) | errors
+        if len(engines) > 1:
+            expected["spread"] |= spreads
         EXPECTED_FILE.write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
 
 
+def _put(tabled: dict[str, Any], engine: str, constants: Constants) -> None:
+    """Write the constants into the tables of host.json."""
+    for entry in tabled["priors"]:
+        if entry["engine"] != engine:
+            continue
+        when = "between_us" if "before" in entry else "overlapped_us"
+        entry["sequence_us"] = constants.get(when, constants.get("sequence_us", 0.0))
+        names = [*EVERYWHERE, *(WITHOUT_CUDA if not entry.get("cuda", True) else ())]
+        entry |= {name: constants[name] for name in names if name in constants}
+    for entry in tabled["front_ends"]:
+        if entry["engine"] == engine and "flags" in entry:
+            entry["request_ms"] = round(constants["request_us"] / 1000, 3)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), keep="--write" in sys.argv)
+    named = [each for each in sys.argv[2:] if not each.startswith("-")]
+    main(Path(sys.argv[1]), named or ["sglang", "vllm"], keep="--write" in sys.argv)

@@ -36,6 +36,7 @@ def fit_over(
     from kvsim.model.find import find_model
     from kvsim.plumbing.writing import write_text
     from kvsim.step_time import STEP_TIMES
+    from kvsim.step_time.kernels.expected import left_out_of, prior_words
     from kvsim.step_time.kernels.options import ComposedOptions
     from kvsim.step_time.options import Hardware
     from kvsim.validate.composed import corrected_steps, table_text
@@ -54,6 +55,7 @@ def fit_over(
     hardware = Hardware(
         find_model(model, "--model"), named_device(device, "--device"), tensor_parallel_size
     )
+    kind_of_engine = engine[0] or "vllm"
     read = steps_of(samples)
     found = corrected_steps(options, hardware, read.samples(), share)
     table = found.options.model_dump()
@@ -63,10 +65,13 @@ def fit_over(
         write_text(out, text)
     if as_json:
         errors = {"before": _dumped(found.before), "held_out": _dumped(found.held_out)}
+        errors["left_out"] = left_out_of(kind_of_engine)
         answer = {"step_time": {"kind": kind} | table, "fitted": found.fitted, **errors}
         typer.echo(json.dumps(answer, indent=1))
         return
     console = stdout()
+    if words := prior_words(kind_of_engine):
+        console.print(words, markup=False, highlight=False)
     console.print(errors_table("Relative error of the other steps, %: as tabulated", found.before))
     console.print(errors_table("With the fitted numbers", found.held_out))
     _print_table(text, out)

@@ -94,6 +94,7 @@ def composed(
     step_us += host.workers_us * (split.tp > 1)
     form.host = HostTime(*map(_ps, (step_us, host.sequence_us, host.prompts_us)))
     form.host.launch_ps = _ps(host.launch_us)
+    form.host.prompt_launch_ps = _ps(host.prompt_launch_us)
     return form
 
 

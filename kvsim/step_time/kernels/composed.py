@@ -22,7 +22,8 @@ from kvsim.step_time.kernels.sequence_attention import (
 class HostTime:
     """The host's time in ps: of every step, each of its sequences, and a step with prompts.
 
-    Times for each prompt chunk and prompt token come from a correction alone.
+    Times for each prompt chunk and prompt token come from a correction alone. launch_ps,
+    prompt_launch_ps: least time of the kernels of a decode step, and of a step with prompts.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class HostTime:
         self.chunk_ps = chunk_ps
         self.prompt_token_ps = prompt_token_ps
         self.launch_ps = 0
+        self.prompt_launch_ps = 0
 
 
 class MeasuredLimits:
@@ -120,6 +122,9 @@ class KernelSteps:
         )
         found.graph_sizes = self.graph_sizes
         found.host.launch_ps = correction.scaled(host.launch_ps)
+        found.host.prompt_launch_ps = max(
+            0, correction.scaled(host.prompt_launch_ps) + correction.prompt_launch_ps
+        )
         return found
 
     def shortest_ps(self) -> int:
@@ -147,6 +152,8 @@ class KernelSteps:
             for chunk in chunks:
                 total += part.chunk_ps(chunk, len(chunks))
         host = self.host
+        if chunks and total < host.prompt_launch_ps:
+            total = host.prompt_launch_ps
         total += host.step_ps + host.sequence_ps * sequences
         if chunks:
             total += host.prompts_ps + host.chunk_ps * len(chunks)

@@ -40,7 +40,11 @@ def spread(latency: str) -> tuple[float, float]:
 # The latencies of each kind of step time whose servers were compared, by their names in the file.
 _RANGES: dict[str, dict[str, str]] = {
     "kind": {"tpot_s": "tpot", "ttft_s": "ttft", "output_tokens_per_s": "output_tokens_per_s"},
-    "fitted": {"tpot_s": "tpot_fitted"},
+    "fitted": {
+        "tpot_s": "tpot_fitted",
+        "ttft_s": "ttft_fitted",
+        "output_tokens_per_s": "output_tokens_per_s_fitted",
+    },
 }
 OTHER_LOADS = "tpot_fitted"
 
@@ -62,11 +66,12 @@ def interval_words(served: str) -> str | None:
     none.
     """
     if served == "fitted":
-        low, high = spread("tpot_fitted")
+        (low, high), (soonest, latest) = spread("tpot_fitted"), spread("ttft_fitted")
         return (
             "Step times were fitted on a run of this server. Of such servers, 8 of 10 times per "
             f"output token of other loads lay between {low:.2g} and {high:.2g} times what is said "
-            "here, by points on which the fit's own width was chosen (docs/step-times.md)."
+            f"here, and mean times to the first token between {soonest:.2g} and {latest:.2g} times "
+            "(docs/step-times.md)."
         )
     if served != "kind":
         return None
@@ -75,10 +80,47 @@ def interval_words(served: str) -> str | None:
     return (
         "The host's time is that of servers of this kind, with default flags. Of servers left "
         f"out of the fit in turn, 8 of 10 times per output token lay between {low:.2g} and "
-        f"{high:.2g} times what is said here. Times to the first token of servers in the fit "
-        f"lay between {soonest:.2g} and {latest:.2g} times (docs/step-times.md). Settings of one "
+        f"{high:.2g} times what is said here. Mean times to the first token, with cold starts, lay "
+        f"between {soonest:.2g} and {latest:.2g} times (docs/step-times.md). Settings of one "
         f"server compare better: with one load of it measured, 8 of 10 of its other loads lay "
         f"between {least:.2g} and {most:.2g} times."
+    )
+
+
+def interval_in_brief(served: str) -> str:
+    """The ranges of `interval_80` in one line; empty where it has none."""
+    found = interval_80(served)
+    if found is None:
+        return ""
+    low, high = found["tpot_s"]
+    said = f"8 of 10 servers like this had {low:.2g} to {high:.2g} times the TPOT"
+    if "ttft_s" in found:
+        soonest, latest = found["ttft_s"]
+        said += f", {soonest:.2g} to {latest:.2g} times the TTFT"
+    return f"{said}; settings compare better."
+
+
+def left_out_of(engine: str) -> dict[str, Any]:
+    """Rows and median error of the engine's servers, each source left out, by what was measured."""
+    found: dict[str, Any] = json.loads(EXPECTED_FILE.read_text("utf-8"))["priors"].get(engine, {})
+    return found
+
+
+def prior_words(engine: str) -> str | None:
+    """The error of an engine's servers with default flags, each source left out of the fit in turn,
+    as a sentence; None if none were compared.
+    """
+    found = left_out_of(engine)
+    if not found:
+        return None
+    names = {"step": "steps in logs", "tpot": "TPOT", "ttft": "TTFT"}
+    each = [
+        f"{names[of]} {100 * errors['median_error']:.0f} % ({errors['rows']} rows)"
+        for of, errors in found.items()
+    ]
+    return (
+        "Before a fit, median errors of servers with default flags, each source left out of the "
+        f"constants in turn: {', '.join(each)}."
     )
 
 

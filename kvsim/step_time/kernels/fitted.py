@@ -25,6 +25,7 @@ class FittedOptions(ComposedOptions):
     `scale * t + overhead_us + sequence_us * its sequences + token_us * its tokens + chunk_us * its
     prompt chunks`, and with prompts `prompts_us + prompt_token_us * their tokens` more. t is the
     time of the kernels and the host. prompt_scale: a factor on that for a step with prompts.
+    prompt_launch_us: added to the least time that the kernels of a step with prompts take.
     fitted_on: the load that these numbers were fitted on, in words (`kvsim import` writes it).
     """
 

@@ -58,7 +58,7 @@ def fault(
         for batch in batches:
             shape = StepShape((), batch, batch * context)
             took, least = form.step_ps(shape), alone.step_ps(shape)
-            beside = host.step_ps + host.sequence_ps * batch + starts_ps
+            beside = host.step_ps + host.launch_ps + host.sequence_ps * batch + starts_ps
             where = f"a step of {batch} sequences of {context:,} tokens takes {_ms(took)}"
             if took * SLACK < least:
                 return f"{where}, and its bytes alone {_ms(least)}"

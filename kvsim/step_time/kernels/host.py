@@ -33,8 +33,10 @@ class HostCost(NamedTuple):
     the step's sequences. prompts_us: for a step that computes prompts. median_error: median error
     of TPOT, on the points of the fit. served: the servers on which these points were measured.
     "own": this model, weights and device. "device": this model on other devices, borrowed. "kind":
-    other models of its kind. "fitted": this very server. launch_us: the least that a decode step
-    takes where its kernels are launched one by one, 0 with CUDA graphs.
+    other models of its kind. "fitted": this very server. launch_us: the least that the kernels of a
+    decode step take where they are launched one by one, 0 with CUDA graphs. prompt_launch_us:
+    likewise of a step that computes prompts. Launches run ahead of the GPU, so the longer of the
+    two counts.
     """
 
     scale: float = 1.0
@@ -47,6 +49,7 @@ class HostCost(NamedTuple):
     workers_us: float = 0.0
     served: Served = ""
     launch_us: float = 0.0
+    prompt_launch_us: float = 0.0
 
 
 NOTHING = HostCost()

@@ -29,6 +29,7 @@ class ComposedOptions(StepTimeOptions):
     `scale * t + overhead_us + sequence_us * its sequences + token_us * its tokens + chunk_us * its
     prompt chunks`, and with prompts `prompts_us + prompt_token_us * their tokens` more. t is the
     time of the kernels and the host. prompt_scale: a factor on that for a step with prompts.
+    prompt_launch_us: added to the least time that the kernels of a step with prompts take.
     fitted_on: the load that these numbers were fitted on, in words (`kvsim import` writes it).
     """
 
@@ -46,6 +47,7 @@ class ComposedOptions(StepTimeOptions):
     chunk_us: float = Field(0.0, ge=0)
     prompts_us: float = 0.0
     prompt_token_us: float = 0.0
+    prompt_launch_us: float = 0.0
     fitted_on: str | None = None
 
     def build(self, hardware: Hardware, host: "HostCost | None" = None) -> "KernelSteps":
@@ -111,6 +113,7 @@ class ComposedOptions(StepTimeOptions):
             sequence_ps=round(self.sequence_us * PS_PER_US),
             prompts_ps=round(self.prompts_us * PS_PER_US),
             prompt_token_ps=round(self.prompt_token_us * PS_PER_US),
+            prompt_launch_ps=round(self.prompt_launch_us * PS_PER_US),
         )
 
     def _tables(self, hardware: Hardware, engine: str, version: str | None) -> "KernelLookup":

@@ -1,9 +1,10 @@
 """The host's time of a server that nobody measured, by its kind: what is launched, in constants.
 
 A decode step takes layer_us for each layer, expert_layer_us for each with experts, workers_us where
-several GPUs share it, and sequence_us for each sequence. A step that computes prompts takes more:
-its kernels are launched one by one (SGLang). Without CUDA graphs a step takes at least launch_us a
-layer, however short its kernels are. The constants are fitted on servers with default flags, each
+several GPUs share it, and sequence_us for each sequence. The kernels of a step that computes
+prompts are launched one by one (SGLang). They take at least the time of the launches: so much for a
+layer of each kind, however short they are. Without CUDA graphs a decode step takes at least
+launch_us a layer. The constants are fitted on servers with default flags, each
 server with the same weight. They are `priors` of calibration/kernels/host.json, made by
 evidence/points/fit_prior.py, which also leaves each source out. `spread` is the range of measured /
 simulated TPOT of 8 of 10 such servers.
@@ -15,7 +16,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kvsim.device import Device
-from kvsim.model import Experts, Model
+from kvsim.model import Experts, LatentAttention, Model, Recurrence
 from kvsim.step_time.kernels.host import HOST_FILE, HostCost
 from kvsim.step_time.kernels.versions import version_key
 
@@ -62,11 +63,18 @@ def prior_host(kind: ServerKind, device: Device, model: Model) -> HostCost:
         expert_us += entry.get("quantised_expert_layer_us", 0.0)
     step_us = entry.get("step_us", 0.0) + entry["layer_us"] * dense + expert_us * sparse
     step_us += entry["workers_us"] * (kind.gpus > 1)
+    mixers = [layer.mixer for layer in model.layers]
     prompts_us = entry["prompt_layer_us"] * dense + entry["prompt_expert_layer_us"] * sparse
+    prompts_us += entry.get("prompt_latent_layer_us", 0.0) * sum(
+        isinstance(mixer, LatentAttention) for mixer in mixers
+    )
+    prompts_us += entry.get("prompt_recurrent_layer_us", 0.0) * sum(
+        isinstance(mixer, Recurrence) for mixer in mixers
+    )
     return HostCost(
         step_us=step_us,
-        sequence_us=entry["sequence_us"],
-        prompts_us=prompts_us,
+        sequence_us=entry["sequence_us"] + entry.get("other_sequence_us", 0.0),
+        prompt_launch_us=prompts_us,
         launch_us=entry["launch_us"] * model.num_layers if kind.eager else 0.0,
         served="kind",
     )

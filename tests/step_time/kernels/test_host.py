@@ -5,9 +5,13 @@ import pytest
 from kvsim.device import named_device
 from kvsim.model import named_model
 from kvsim.model.find import find_model
+from kvsim.step import Chunk, StepShape
+from kvsim.step_time.kernels.form import KernelOptions
 from kvsim.step_time.kernels.host import best_entry, host_cost
 from kvsim.step_time.kernels.prior import ServerKind, prior_host
+from kvsim.step_time.options import Hardware
 
+H100 = named_device("h100")
 LABELS = {"engine": "vllm", "kind": "llama", "layers": 32, "method": "", "device": "h100"}
 ANY = {"engine": "vllm", "kind": "llama", "sequence_us": 1}
 BEFORE = {**ANY, "before": "0.14.0", "sequence_us": 2}
@@ -46,7 +50,7 @@ def test_borrowed_host_time_scales_with_layers():
     kind = ServerKind("sglang", None, 1, eager=False)
     of_dense, of_deep = (prior_host(kind, device, model) for model in (dense, deep))
     assert of_deep.step_us == pytest.approx(of_dense.step_us * 80 / 32)
-    assert of_deep.prompts_us == pytest.approx(of_dense.prompts_us * 80 / 32)
+    assert of_deep.prompt_launch_us == pytest.approx(of_dense.prompt_launch_us * 80 / 32)
     shared = prior_host(kind._replace(gpus=8), device, dense)
     assert shared.step_us > of_dense.step_us
     assert of_dense.launch_us == 0
@@ -58,3 +62,21 @@ def test_constants_of_one_server_apply_to_no_other_model():
     for name in ("Qwen/Qwen3-30B-A3B-FP8", "Qwen/Qwen3-30B-A3B"):
         model = find_model(name, offline=True)
         assert host_cost("sglang", None, named_device("h100"), model) is None
+
+
+def test_prompt_step_takes_its_kernels_or_its_launches_whichever_are_longer():
+    form = KernelOptions(engine="sglang").build(Hardware(named_model("llama-3.1-8b"), H100))
+    host = form.host
+    short, long = (StepShape((Chunk(tokens, 0),), 0, 0) for tokens in (16, 65_536))
+    assert form.step_ps(short) == host.prompt_launch_ps + host.step_ps + host.sequence_ps
+    took_ps = form.step_ps(long)
+    host.prompt_launch_ps = 0
+    assert form.step_ps(long) == took_ps
+    assert form.step_ps(short) < took_ps
+
+
+def test_eager_steps_of_a_small_model_keep_their_kernels():
+    """Launches take over 20 times as long as the bytes of a 0.5B, and no bound refuses that."""
+    model = find_model("Qwen/Qwen2.5-0.5B-Instruct", offline=True)
+    form = KernelOptions(engine="sglang", enforce_eager=True).build(Hardware(model, H100))
+    assert form.step_ps(StepShape((), 1, 100)) >= form.host.launch_ps > 0
