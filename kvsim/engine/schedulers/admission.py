@@ -106,7 +106,9 @@ class AdmissionLoop:
             self._skipped.append(scheduler.waiting.pop())
             return left
         cached = scheduler.cached(seq)
-        apart_tokens = connection.hit_tokens_of(seq, cached.tokens)
+        apart_tokens = cached.tokens
+        if connection.connects:
+            apart_tokens = connection.hit_tokens_of(seq, apart_tokens)
         match = connection.connector.matched(seq, apart_tokens)
         device_tokens = apart_tokens if match is not None and match.tokens else cached.tokens
         if match is None:
