@@ -21,6 +21,7 @@ from kvsim.report.turn_words import tier_room, turn_lines
 from kvsim.report.words import paragraphs, wasted
 from kvsim.results.result import Result
 from kvsim.results.summary import RunSummary
+from kvsim.step_time.kernels.expected import interval_in_brief
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,6 +67,8 @@ def print_brief(result: Result, console: "Console", scenario: str) -> None:
     head = answer(result) or paragraphs(result)[0]
     pool = [*_pool(runs), *islice(turn_lines(result), _MOST_TURN_LINES), *tier_room(result)]
     after = [
+        # Settings of one server compare better than that.
+        *filter(None, [interval_in_brief(result.served)] if len(runs) == 1 else []),
         *(f"limit: {each}" for each in limits(runs, result.scenario)),
         *_next(result, scenario),
     ]

@@ -136,14 +136,22 @@ class Result:
         runs: tuple[RunSummary, ...] = self.fleets or tuple(run.summary for run in self.runs)
         return {run.label: differences(self.measured, run) for run in runs}
 
+    @property
+    def served(self) -> str:
+        """The kind of servers that its step times were compared with, see `HostCost`; empty if none
+        were, or with drafts, as their error is not known.
+        """
+        if self.scenario.get("speculative_config"):
+            return ""
+        return str(self.scenario.get("provenance", {}).get("served_points") or "")
+
     def _interval(self) -> dict[str, Any] | None:
-        """The range of measured / simulated; None with drafts, as their error is not known."""
-        served = self.scenario.get("provenance", {}).get("served_points")
-        if not served or self.scenario.get("speculative_config"):
+        """The range of measured / simulated; None where no servers were compared."""
+        if not self.served:
             return None
         from kvsim.step_time.kernels.expected import interval_80
 
-        return interval_80(served)
+        return interval_80(self.served)
 
     def table(self) -> "pd.DataFrame":
         """One row for each run: its label, then every number of its summary by a dotted key.

@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kvsim.followers import Followers
+
 GRACE_S = 0.0002  # of real time, in which bytes on their way arrive
 MODEL = "Qwen/Qwen3-32B"
 BLOCK, BLOCKS = 16, 8_000
@@ -352,11 +354,12 @@ async def served(stream: Any, truth: Truth) -> dict[str, float]:
     """Mean TTFT and TPOT, in s, of a stream's requests in the engine, without HTTP between."""
     stand_in, loop = StandIn(truth), asyncio.get_running_loop()
     engine = asyncio.ensure_future(stand_in._engine())
-    over = {request.id: asyncio.Event() for request in stream.requests}
+    go = {request.id: asyncio.Event() for request in stream.requests}
+    followers = Followers(stream.requests)
 
     async def one(order: int, request: Any) -> tuple[float, float]:
         if request.after is not None:
-            await over[request.after].wait()
+            await go[request.id].wait()
         else:  # those that come at once come one after the other
             await asyncio.sleep(request.arrival_ps / 1e12 + 1e-6 * order)
         sent_s = loop.time()
@@ -368,7 +371,8 @@ async def served(stream: Any, truth: Truth) -> dict[str, float]:
         first_s = loop.time()
         while await asked.tokens.get() is not None:
             last_s = loop.time()
-        over[request.id].set()
+        for follower in followers.after(request):
+            go[follower.id].set()
         return first_s - sent_s, (last_s - first_s) / (request.output_tokens - 1)
 
     found = await asyncio.gather(*(one(*each) for each in enumerate(stream.requests)))

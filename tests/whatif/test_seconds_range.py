@@ -26,6 +26,8 @@ def test_run_sweep_and_capacity_print_the_same_error_interval(tmp_path: Path) ->
     interval = json.loads(run.stdout)["interval"]
     assert interval == interval_80("kind")
     assert interval["tpot_s"][0] < 1 < interval["tpot_s"][1]
+    plain = " ".join(CliRunner().invoke(app, ["run", *WORDS]).stdout.split())
+    assert interval_in_brief("kind") in plain
     words = ("capacity", *WORDS, "--slo", "tpot_s.mean=1", "--repeat", "1", "--jobs", "1")
     answer = CliRunner().invoke(app, [*words, "--json"])
     assert json.loads(answer.stdout)["interval"] == interval
