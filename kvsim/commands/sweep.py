@@ -1,6 +1,7 @@
 """`kvsim sweep`: simulate a scenario at many settings."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,7 +48,8 @@ def sweep(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder of journal, table and page. The same command resumes from it.",
+            help="Folder of journal, table and page. The same command resumes from it. Without it "
+            "nothing is kept.",
         ),
     ] = None,
     set_: Annotated[
@@ -80,8 +82,8 @@ def sweep(
 ) -> None:
     """Simulate many settings on the same requests, and rank them.
 
-    DIR keeps every finished point. After an interruption the same command resumes, and runs no
-    finished point again.
+    With --out DIR every finished point is kept. After an interruption the same command resumes, and
+    runs no finished point again.
     """
     from kvsim.commands.answers import answer
     from kvsim.plumbing.errors import InputError
@@ -94,8 +96,8 @@ def sweep(
     from kvsim.whatif.sweep.sweep import Sweep
     from kvsim.whatif.sweep.sweep_findings import sweep_findings
 
-    if out is None:
-        raise InputError("required", where="--out", remedy="give a folder for what is finished")
+    if out is None and retry_failed:
+        raise InputError("no points are kept", where="--retry-failed", remedy="give --out DIR")
     measure = measure_named(by)
     axes = [*map(parse_axis, vary or ()), *map(parse_zip, zip_ or ())]
     for note in (note for axis in axes for note in axis.notes):
@@ -107,13 +109,18 @@ def sweep(
     except InputError as error:
         said = _located(scenario, set_ or [], str(error))
         raise InputError(f"no setting can be run, the first of them: {said}") from None
-    check_writable(out)
-    frame = _run(plan, out, options, retry_failed)
+    if out is None:
+        with TemporaryDirectory(prefix="kvsim-sweep-") as folder:
+            frame = _run(plan, Path(folder), options, retry_failed, kept=False)
+    else:
+        check_writable(out)
+        frame = _run(plan, out, options, retry_failed)
     if not (frame["status"] == "done").any():
         first = _located(scenario, set_ or [], str(frame["error"].iloc[0]))
         raise InputError(f"every point failed, the first of them by: {first}")
     check_measured(frame, measure)
-    store.write(out, plan, frame)
+    if out is not None:
+        store.write(out, plan, frame)
     findings = sweep_findings(plan, frame, measure, top, run_command(scenario, set_))
     answer(findings, as_json=as_json, out=out, name="sweep", verbose=verbose, folder=plan.folder)
 
@@ -134,9 +141,11 @@ def _located(scenario: str, changes: list[str], said: str) -> str:
     return said
 
 
-def _run(plan: "Sweep", out: Path, options: "BackendOptions", retry_failed: bool) -> "pd.DataFrame":
+def _run(
+    plan: "Sweep", out: Path, options: "BackendOptions", retry_failed: bool, *, kept: bool = True
+) -> "pd.DataFrame":
     """Run the sweep with a progress bar on stderr, and return its table. If it is interrupted,
-    finished points stay in the journal.
+    finished points stay in the journal, unless the folder is not kept.
     """
     from kvsim.whatif.sweep.journal import SweepJournal
 
@@ -144,7 +153,9 @@ def _run(plan: "Sweep", out: Path, options: "BackendOptions", retry_failed: bool
         try:
             return plan.run(journal, options, retry_failed=retry_failed, progress=advance)
         except KeyboardInterrupt:
-            kept = sum(point.task.key in journal.outcomes for point in plan.points)
-            words = f"interrupted: {kept} of {len(plan.points)} points are kept in {out}"
-            typer.echo(f"{words}; the same command goes on from there", err=True)
+            done = sum(point.task.key in journal.outcomes for point in plan.points)
+            words = f"interrupted: {done} of {len(plan.points)} points were done"
+            if kept:
+                words += f" and are kept in {out}; the same command goes on from there"
+            typer.echo(words, err=True)
             raise typer.Exit(INTERRUPTED) from None

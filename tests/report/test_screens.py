@@ -48,6 +48,7 @@ PAGES = {
     "doctor": ["doctor", "--requests=100", "--repeat=3"],
     "advise": ["advise", "--repeat=3", "--set=allocator=[{kind='paged'}]"],
     "attribution": ["attribute"],
+    "measure": ["measure", "--jobs=1"],
     "cache": [
         "cache",
         "--belady",

@@ -10,6 +10,7 @@ from kvsim.plumbing.keys import put
 from kvsim.plumbing.toml import value_text
 from kvsim.report.measures import Measure
 from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 from kvsim.whatif.runner import TaskRunner
 from kvsim.whatif.scenario_tables import Table
 from kvsim.whatif.sweep.axes import Axis
@@ -76,6 +77,8 @@ def unmeasured(
     """
     settings = _settings(axis)
     scenarios = [Scenario.from_table(_put(table, each), folder) for each in settings]
+    for each in scenarios:
+        Simulation(each)  # an invalid one is refused here, with the key at fault
     known = {each.key: each for one in scenarios for each in assumptions(one, table)}
     found = list(known.values())  # a link counts that one of two settings uses
     if not found:

@@ -347,6 +347,21 @@ def test_sweep_on_a_full_disk_keeps_finished_points(scenario: Path, tmp_path: Pa
     assert len(lines(out)) == 4
 
 
+def test_sweep_without_a_folder_answers_and_keeps_nothing(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", None)
+    arguments = ["sweep", str(scenario), *VARY, "--jobs", "1", "--json"]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    with_folder = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
+    assert json.loads(done.stdout)["best"] == json.loads(with_folder.stdout)["best"]
+    assert not list((tmp_path / "temporary").iterdir())
+    refused = CliRunner().invoke(app, [*arguments, "--retry-failed"])
+    assert "no points are kept" in str(refused.exception)
+
+
 def test_sweep_command_prints_json_and_writes_its_page(scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = ["sweep", str(scenario), *VARY, "--repeat", "2", "--jobs", "1", "--json"]
