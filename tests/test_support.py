@@ -60,7 +60,7 @@ REFUSED = (
     ServerParts(transfers="sglang"),
     ServerParts(transfers="vllm", layers=OWN),
     ServerParts(transfers="vllm", layers=frozenset(("chunks",))),
-    ServerParts(decodes=True, hicache=True),
+    ServerParts(decodes=True, hicache=True, caches=False),
     ServerParts(transfers="sglang", allocator="radix", storage=True),
     ServerParts(hicache=True, sglang=False),
     ServerParts(hicache=True, caches=False),

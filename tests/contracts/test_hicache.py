@@ -174,7 +174,7 @@ TWO_REQUESTS = {
 }
 
 
-def test_hicache_of_decode_replicas_is_refused(tables: Any) -> None:
+def test_hicache_of_decode_replicas_without_a_radix_cache_is_refused(tables: Any) -> None:
     split = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}}
     table = tables(
         allocator=[{"kind": "radix", "enable_hierarchical_cache": True}],
@@ -185,6 +185,6 @@ def test_hicache_of_decode_replicas_is_refused(tables: Any) -> None:
     )
     with pytest.raises(
         InputError,
-        match=r"host memory of decode replicas.*\[disaggregation.prefill.allocator\] alone",
+        match=r"extends their radix cache.*\[disaggregation.prefill.allocator\] alone",
     ):
         kvsim.simulate(table)

@@ -154,7 +154,7 @@ class SglangPairCase(RecordedCase):
     decode: PairSide
     pd: PairSettings
     hicache: HicacheSettings | None = None
-    hicache_sides: tuple[Literal["prefill"], ...] = ()
+    hicache_sides: tuple[Literal["prefill", "decode"], ...] = ()
     cost: PairCost
     requests: tuple[PairedRequest, ...]
 
@@ -184,8 +184,8 @@ class SglangPairCase(RecordedCase):
         arrivals = Arrivals(env, Stream(tuple(timed)))
         failing = [name for each in self.requests if each.fail_read for name in each.names()]
         exchange = Exchange(TickLink(self.cost), self.pd.delays(self.cost), fails=failing)
-        hicache = HicacheColumns() if "prefill" in self.hicache_sides else None
-        prefill_rows, decode_rows = PrefillRows(hicache), DecodeRows()
+        columns = [HicacheColumns() if side in self.hicache_sides else None for side in SIDES]
+        prefill_rows, decode_rows = PrefillRows(columns[0]), DecodeRows(columns[1])
         prefill = self._engine(env, self._prefill_spec(), prefill_rows)
         decode = self._engine(env, self._decode_spec(), decode_rows)
         sender, receiver = side_of(prefill.scheduler), side_of(decode.scheduler)
@@ -226,7 +226,10 @@ class SglangPairCase(RecordedCase):
     def _prefill_spec(self) -> ReplicaSpec:
         scheduler = SglangPrefill.parse(self._flags(self.prefill), "engine")
         spec = self._spec(scheduler, self.prefill, self.prefill.radix_cache)
-        if self.hicache is None or not self.hicache_sides:
+        return self._with_hicache(spec, "prefill")
+
+    def _with_hicache(self, spec: ReplicaSpec, side: Literal["prefill", "decode"]) -> ReplicaSpec:
+        if self.hicache is None or side not in self.hicache_sides:
             return spec
         cost = self.cost
         link = ticked_link((cost.w_a, cost.w_b), (cost.l_a, cost.l_b), cost.layers)
@@ -241,7 +244,7 @@ class SglangPairCase(RecordedCase):
         }
         scheduler = SglangDecode.parse({**self._flags(self.decode), **reserved}, "engine")
         caching = self.pd.decode_radix_cache and self.decode.radix_cache
-        return self._spec(scheduler, self.decode, caching)
+        return self._with_hicache(self._spec(scheduler, self.decode, caching), "decode")
 
     def _flags(self, side: PairSide) -> dict[str, Any]:
         engine = self.engine

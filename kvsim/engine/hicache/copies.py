@@ -96,8 +96,15 @@ class TierCopies:
         self._log("acks", ["w", write.tokens, write.num])
         self._backup.written(write)
 
-    def submit_loads(self) -> None:
-        """Submit the loads of the batch just formed as one copy, layer by layer."""
+    @property
+    def loads_end_ps(self) -> int:
+        """When all loads submitted so far have ended."""
+        return self._loads[-1][0] if self._loads else 0
+
+    def submit_loads(self, *, for_step: bool = True) -> None:
+        """Submit the queued loads as one copy, layer by layer. for_step: the layers of the next
+        step wait for it.
+        """
         loads = self.loads.take()
         if not loads:
             return
@@ -107,9 +114,10 @@ class TierCopies:
         copies = [
             link.back.submit(0, num_bytes, at_ps, piece=layer > 0) for layer in range(link.layers)
         ]
-        self._ready = [copy.end_ps for copy in copies]
-        self._loads.append((self._ready[-1], loads))
-        self._log("loads", [self.now_ps, copies[0].start_ps, self._ready[-1], tokens])
+        self._ready = [copy.end_ps for copy in copies] if for_step else self._ready
+        end_ps = copies[-1].end_ps
+        self._loads.append((end_ps, loads))
+        self._log("loads", [self.now_ps, copies[0].start_ps, end_ps, tokens])
 
     def compute(self, start_ps: int, compute_ps: int) -> int:
         """Compute the batch for compute_ps from start_ps on; each layer waits until its KV is

@@ -107,7 +107,7 @@ class Hicache(HicachePart):
             self._book(plan, self.tier_books)
         if self.storage is not None:
             self.storage.admitted(seq for seq, _, _ in plan.admitted)
-        plan.held_ps = self.copies.now_ps - self.now_ps
+        plan.held_ps += self.copies.now_ps - self.now_ps
 
     def _book(self, plan: Plan, books: TierBooks) -> None:
         """Record host hits of the admitted requests, and how long lookups delayed them."""
@@ -145,9 +145,13 @@ class Hicache(HicachePart):
     def load_back(self, seq: Sequence) -> bool:
         return self.copies.loads.load_back(seq) > 0
 
-    def submit_loads(self) -> None:
+    def submit_loads(self, *, for_step: bool = True) -> None:
         self._loading = self.copies.loads.num_queued > 0
-        self.copies.submit_loads()
+        self.copies.submit_loads(for_step=for_step)
+
+    @property
+    def loads_end_ps(self) -> int:
+        return self.copies.loads_end_ps
 
     def room_made(self) -> None:
         # They wait again once all are retracted that must be, and what that evicts is gone by then.

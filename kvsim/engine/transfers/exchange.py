@@ -189,7 +189,13 @@ class Exchange:
 
     def late(self, transfer: Transfer, now_ps: int) -> None:
         """The decode engine gives up at now_ps; the prefill engine sees it notice_ps later."""
-        transfer.failure = LATE
+        self.fail(transfer, LATE, now_ps)
+
+    def fail(self, transfer: Transfer, why: str, now_ps: int) -> None:
+        """The decode engine ends a transfer at now_ps; the prefill engine sees it notice_ps
+        later.
+        """
+        transfer.failure = why
         self._end(transfer, now_ps, now_ps + self._delays.notice_ps, lost=True)
 
     def drain(self, transfer: Transfer, now_ps: int) -> None:

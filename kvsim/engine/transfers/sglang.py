@@ -39,9 +39,7 @@ class SglangHandoff(Handoff):
         check(ServerParts(transfers="sglang", stages=spec.stages, allocator=kind))
 
     def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
-        allocator = spec.allocator
-        backend = allocator.hicache_storage_backend if isinstance(allocator, Radix) else None
-        check(ServerParts(transfers="sglang", storage=backend is not None, allocator="radix"))
+        check(ServerParts(transfers="sglang", storage=_stores(spec), allocator="radix"))
         return replace(spec, scheduler=SglangPrefill.parse(_flags(spec), "scheduler"))
 
     def decode_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
@@ -51,8 +49,9 @@ class SglangHandoff(Handoff):
         }
         self._copies = spec.host_link()
         allocator = spec.allocator
-        hosts = allocator.hierarchical
-        check(ServerParts(transfers="sglang", decodes=True, hicache=hosts, allocator="radix"))
+        parts = ServerParts(transfers="sglang", storage=_stores(spec), allocator="radix")
+        hosts, caches = allocator.hierarchical, self.decode_radix_cache
+        check(parts._replace(decodes=True, hicache=hosts, caches=caches))
         if isinstance(allocator, Radix) and not self.decode_radix_cache:
             allocator = allocator.model_copy(update={"disable_radix_cache": True})
         scheduler = SglangDecode.parse(flags, "scheduler")
@@ -82,6 +81,12 @@ class SglangHandoff(Handoff):
     def submit(self, request: Request, prefill: int, decode: int) -> None:
         self._prefill[prefill].submit(prompt_of(request))
         self._decode[decode].submit(request)
+
+
+def _stores(spec: ReplicaSpec) -> bool:
+    """Whether the engine has a storage after its hierarchical cache."""
+    allocator = spec.allocator
+    return isinstance(allocator, Radix) and allocator.hicache_storage_backend is not None
 
 
 def _flags(spec: ReplicaSpec) -> dict[str, object]:

@@ -12,7 +12,7 @@ No cost grows with sequences per step, or with tokens: content is kept as runs. 
 steps are taken one by one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Protocol
 
 from mypy_extensions import mypyc_attr
@@ -131,6 +131,35 @@ class RadixAllocator(Allocator):
         """
         self.pool.free -= tokens
         self._holds.extend(self.slots(seq), node, tokens)
+
+    def restore(
+        self, seq: Sequence, promised: int, missing: int, load: Callable[[Sequence], bool]
+    ) -> bool:
+        """Extend the lock of an expected `seq` to its first `promised` tokens, the last `missing`
+        of which are not on the device, or were not. `load` queues the load of its host hit.
+
+        Returns False, and changes nothing, if they are in neither memory or find no room.
+        """
+        slots = self.slots(seq)
+        found = self.tree.look_up(slots.content, promised)
+        if found.tokens < promised:
+            return False
+        node, there = self.tree.on_device(found.node, found.tokens)
+        before = slots.protected
+        if there > before:  # another sequence brought it
+            self._holds.extend(slots, node, there - before)
+        slots.anchor, slots.host_hit = found.node, promised - there
+        done = promised == there or load(seq)
+        self.transferred.loaded(seq, slots.protected - before)
+        return done
+
+    def count_hit(self, tokens: int, hit_tokens: int, host_tokens: int) -> None:
+        """Count the hits of a prompt of `tokens` tokens that is transferred: hit_tokens, the last
+        host_tokens of them in host memory.
+        """
+        self._query_tokens += tokens
+        self._hit_tokens += hit_tokens
+        self.host_hit_tokens += host_tokens
 
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
         if self.keeps_prefixes:

@@ -116,18 +116,27 @@ class TransferredPages:
         self.expected: dict[Sequence, Slots] = {}
         self.kept: dict[Sequence, Slots] = {}
 
-    def expect(self, seq: Sequence, num_tokens: int) -> None:
+    def expect(self, seq: Sequence, num_tokens: int, missing: int = 0) -> None:
         """Allocate pages for the first `num_tokens` slots of a waiting sequence, to receive
         transferred KV; a pinned one uses its hits. There must be room.
+
+        missing: tokens of its hits in host memory, which `loaded` adds.
         """
         pool = self._pool
         slots = pool.live[seq] = pool.holds.held(seq)
         slots.tokens = slots.granted = slots.protected
-        granted = pool.pages(num_tokens)
+        granted = pool.pages(num_tokens) - missing
         pool.take(granted - slots.granted)
         slots.granted = granted
         pool.count_over(seq, slots, granted)
         self.expected[seq] = slots
+
+    def loaded(self, seq: Sequence, tokens: int) -> None:
+        """`tokens` tokens more of an expected sequence are of the tree: its lock covers them."""
+        slots = self.expected[seq]
+        slots.tokens += tokens
+        slots.granted += tokens
+        self._pool.count_over(seq, slots, slots.granted)
 
     def arrived(self, seq: Sequence, num_tokens: int) -> None:
         """The transfer has ended: the first `num_tokens` slots of the sequence are valid."""

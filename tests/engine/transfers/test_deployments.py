@@ -69,6 +69,8 @@ def test_k_steps_equal_single_steps_with_prefill_and_decode_replicas(
         if hosts is not None:
             pages = {"hicache_write_policy": hosts, "hicache_ratio": 0.5}
             apart["prefill"] = {"allocator": {"enable_hierarchical_cache": True, **pages}}
+            if apart["decode_radix_cache"]:
+                apart["decode"] = apart["prefill"]
         for key in ("bootstrap_timeout", "waiting_timeout"):
             apart[key] = data.draw(st.sampled_from([0.05, 0.5, 300.0]))
     else:
@@ -91,7 +93,7 @@ def test_k_steps_equal_single_steps_with_prefill_and_decode_replicas(
     assert decode.summary.requests.submitted == len(requests)
     ends = ("failed_reads", "abandoned", "retraction_host_ratio")
     waits = {apart.get(key, 300.0) for key in ("bootstrap_timeout", "waiting_timeout")}
-    if not any(map(apart.get, ends)) and waits == {300.0}:
+    if not any(map(apart.get, ends)) and waits == {300.0} and "decode" not in apart:
         assert decode.summary.requests.finished == prefill.summary.requests.finished
     for run in fast.runs:
         parts = run.summary.memory.parts or {}
@@ -437,10 +439,35 @@ def test_prefill_replica_loads_evicted_prompts_from_its_host_memory(
     assert prefill.summary.offloading is not None
 
 
+@pytest.mark.parametrize("engine", ["sglang", "sglang, overlap"])
+def test_promised_prefix_is_loaded_from_host_memory_of_the_decode_replica(
+    tables: Any, engine: str
+) -> None:
+    """A second turn begins as the first, which the device has evicted and the host has."""
+    requests = [
+        Request(
+            f"{turn}-{user}", (turn * 8 + user) * 10**12, 304, 2, prompt_runs=((user << 20, 304),)
+        )
+        for turn in range(2)
+        for user in range(8)
+    ]
+    found = []
+    for hosted in ({}, HOSTED["prefill"]):
+        more = {"decode": hosted} if hosted else {}
+        made = deployed(tables, engine, {**more, "decode_radix_cache": True}, 1024)
+        fast, single = (kvsim.simulate(each, requests) for each in (made, {**made, "max_steps": 1}))
+        for ours, theirs in zip(fast.runs, single.runs, strict=True):
+            assert ours.summary.simulated() == theirs.summary.simulated()
+        found.append(fast.runs[0].summary)
+    page = ENGINES[engine][0]["page_size"]
+    assert found[1].prefix_cache.host_hit_tokens == 8 * (304 // page * page)
+    assert found[1].requests.finished == found[0].requests.finished == len(requests)
+
+
 @pytest.mark.parametrize(
     ("apart", "match"),
     [
-        ({"decode": HOSTED["prefill"]}, "host memory of decode replicas.*prefill.allocator"),
+        ({"decode": HOSTED["prefill"]}, "of decode replicas extends.*prefill.allocator"),
         (
             {
                 "prefill": {

@@ -40,7 +40,8 @@ SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
 # Two engines, one for prompts and one for outputs, and a link between them: SGLang's 0.5.23, and
 # vLLM's 0.33.0 with its NixlConnector. D07 to D15 of SGLang's are drawn, the first of each kind:
 # the overlap loop, failed transfers, timeouts, full host memory, no memory for the last one. D16 to
-# D18 have a hierarchical cache on the prefill engine, D19 a long handshake under overlap.
+# D18 have a hierarchical cache on the prefill engine, XP4 on both, D19 a long handshake under
+# overlap.
 PAIRS = sorted((Path(__file__).parent / "sglang_pd").glob("*.json"))
 VLLM_PAIRS = sorted((Path(__file__).parent / "vllm_pd").glob("*.json"))
 # Data-parallel ranks of vLLM 0.33.0 that compute each forward together: alone, with drafts, and
@@ -91,7 +92,7 @@ def test_pd_schedule_difference_names_the_engine_and_row() -> None:
 
 def test_every_recorded_case_is_present() -> None:
     kinds = (CASES, SERVED, SGLANG, HYBRIDS, HICACHE, PAIRS, VLLM_PAIRS, VLLM_RANKS, SGLANG_RANKS)
-    assert [len(cases) for cases in kinds] == [88, 74, 24, 33, 44, 19, 21, 6, 2]
+    assert [len(cases) for cases in kinds] == [88, 74, 24, 33, 44, 20, 21, 6, 2]
     for cases in kinds:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}

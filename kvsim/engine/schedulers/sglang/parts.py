@@ -135,8 +135,13 @@ class HicachePart:
         """
 
     @abstractmethod
-    def submit_loads(self) -> None:
-        """Submit the loads of the batch just formed as one copy."""
+    def submit_loads(self, *, for_step: bool = True) -> None:
+        """Submit the queued loads as one copy. for_step: the next step waits for it."""
+
+    @property
+    @abstractmethod
+    def loads_end_ps(self) -> int:
+        """When all loads submitted so far have ended, in ps; 0 for none."""
 
     @abstractmethod
     def room_made(self) -> None:
@@ -196,8 +201,12 @@ class NoHicache(HicachePart):
     def load_back(self, seq: Sequence) -> bool:
         return False
 
-    def submit_loads(self) -> None:
+    def submit_loads(self, *, for_step: bool = True) -> None:
         return
+
+    @property
+    def loads_end_ps(self) -> int:
+        return 0
 
     def room_made(self) -> None:
         return

@@ -10,12 +10,13 @@ back.
 from collections.abc import Iterator
 
 from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.sglang.parts import EngineSide
+from kvsim.engine.schedulers.sglang.parts import NO_HICACHE, EngineSide, HicachePart
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.engine.schedulers.sglang_pd.budget import BUFFERS, BatchMember, DecodeBudget
 from kvsim.engine.schedulers.sglang_pd.host_copies import HostCopies
 from kvsim.engine.schedulers.sglang_pd.moves import Moves
 from kvsim.engine.schedulers.sglang_pd.queue import DecodeQueue
+from kvsim.engine.schedulers.sglang_pd.restores import LOST, Restores
 from kvsim.engine.transfers.exchange import Exchange, Port
 from kvsim.memory.allocator import Refusal
 from kvsim.memory.radix.allocator import RadixAllocator
@@ -45,6 +46,7 @@ class DecodeSide(EngineSide):
         *,
         reserved_tokens: int,
         retraction_host_ratio: float | None,
+        hicache: HicachePart = NO_HICACHE,
     ) -> None:
         super().__init__(looks_ahead=False)  # those that end by length decode once more
         self._pages = pages
@@ -52,6 +54,7 @@ class DecodeSide(EngineSide):
         self._pool = pages.pool.available_tokens()
         self._reserved = reserved_tokens
         self._host_ratio = retraction_host_ratio
+        self._restores = Restores(pages, hicache)
         self._rows = 0
         self._host_tokens: int | None = None
         self._settled = True  # the next pass would decide as this one did
@@ -135,19 +138,22 @@ class DecodeSide(EngineSide):
                 break
             del queue.preallocating[seq]
             queue.transferring[seq] = transfer
-            seq.hit_tokens = cached
+            missing = self._restores.promise(seq)
+            seq.hit_tokens = cached + missing
+            self._pages.count_hit(seq.prompt_tokens, cached + missing, missing)
             if seq.first_scheduled_ps < 0:
                 seq.first_scheduled_ps = now_ps
-            self._pages.transferred.expect(seq, seq.prompt_tokens)
-            self._exchange.allocate(transfer, cached, now_ps)
-            self.moves.preallocated.append((seq.id, cached))
+            self._pages.transferred.expect(seq, seq.prompt_tokens, missing)
+            self._exchange.allocate(transfer, cached + missing, now_ps)
+            self.moves.preallocated.append((seq.id, cached + missing))
 
     def _need(self, seq: Sequence, budget: DecodeBudget, cached: int) -> int:
         prompt = seq.prompt_tokens
         return budget.need(prompt, self._paged(prompt), cached, self._scheduler.outputs.wishes[seq])
 
     def _left_by(self, budget: DecodeBudget) -> int:
-        return budget.left(self._pages.pool.available_tokens(), self._active)
+        available = self._pages.pool.available_tokens() - self._restores.reserved_tokens
+        return budget.left(available, self._active)
 
     def _take_arrived(self, plan: Plan, now_ps: int) -> None:
         """Move requests with transferred prompts to the ready queue; end those with a failed
@@ -157,8 +163,10 @@ class DecodeSide(EngineSide):
         for seq, transfer in list(queue.transferring.items()):
             if transfer.late_ps <= now_ps < transfer.ended_ps:
                 self._exchange.late(transfer, now_ps)
-            if transfer.ended_ps <= now_ps:
+            lost = transfer.failure is not None
+            if transfer.ended_ps <= now_ps and (lost or self._restores.is_ready(seq, now_ps)):
                 del queue.transferring[seq]
+                self._restores.done(seq)
                 self._exchange.close(seq.id)
                 if transfer.failure is not None:
                     self._exchange.drain(transfer, now_ps)
@@ -214,11 +222,16 @@ class DecodeSide(EngineSide):
         self._take_back(plan, now_ps)
         self.short_head = None
         if not queue.retracted:
-            self._preallocate(now_ps + plan.held_ps)
-            self._take_arrived(plan, now_ps + plan.held_ps)
+            at_ps = now_ps + plan.held_ps
+            for seq in self._restores.load():
+                self._exchange.fail(queue.transferring[seq], LOST, at_ps)
+            self._preallocate(at_ps)
+            self._take_arrived(plan, at_ps)
         joining = self._joining(plan)
         same = len(plan.left) + len(plan.failed) == gone
-        self._settled = same and not self._scheduler.decoding.finished
+        self._settled = (
+            same and not self._scheduler.decoding.finished and not self._restores.pending
+        )
         return joining
 
     def passes_again(self, plan: Plan) -> bool:

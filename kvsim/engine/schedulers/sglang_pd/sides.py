@@ -97,13 +97,15 @@ class SglangDecode(Sglang):
 
     def build(self, allocator: Allocator, max_model_len: int) -> SglangScheduler:
         pages, queue = _pages(allocator), DecodeQueue()
+        hicache = hicache_over(pages)
         side = DecodeSide(
             pages,
             queue,
             reserved_tokens=self.num_reserved_decode_tokens,
             retraction_host_ratio=self.retraction_host_ratio,
+            hicache=hicache,
         )
-        return _scheduler(self, pages, max_model_len, queue, self.queue(pages), side)
+        return _scheduler(self, pages, max_model_len, queue, self.queue(pages), side, hicache)
 
 
 def side_of(scheduler: Scheduler) -> EngineSide:
