@@ -33,6 +33,7 @@ class ConnectedDevice:
         self._prior: dict[Sequence, int] = {}
         self._ends: dict[Sequence, int] = {}  # of steps that verify drafts
         self._held: dict[Sequence, list[int]] = {}  # blocks before the step, with drafts
+        self._believed: dict[Sequence, int] = {}  # outputs of the last step, drafts and all
 
     def scheduled(self, plan: Plan, stepping: dict[Sequence, int]) -> None:
         """Note a scheduled step. stepping: its sequences, each with its output tokens."""
@@ -47,11 +48,13 @@ class ConnectedDevice:
         """Record the numbers of blocks in this step: later steps append blocks for drafts."""
         for chunk in plan.chunks:
             self._held[chunk.seq] = self._blocks.held_blocks(chunk.seq)
+            self._believed[chunk.seq] = 1 + chunk.drafts
         self.note_turns()
 
     def forget(self, seq: Sequence) -> None:
         """Drop a sequence that holds no blocks."""
         self._held.pop(seq, None)
+        self._believed.pop(seq, None)
 
     def verifies_as_batch(self, batch: LockstepBatch) -> None:
         """Set the batch of sequences that verify drafts in lockstep, without chunks in the plan."""
@@ -114,7 +117,8 @@ class ConnectedDevice:
         if seq not in self._now:
             return self.computed_tokens(seq)
         before = self._prior.get(seq, self.computed_tokens(seq) - 1)
-        return before - self._in_flight(seq)
+        in_flight = self._in_flight(seq)
+        return before - (self._believed.get(seq, in_flight) if in_flight else 0)
 
     def _in_flight(self, seq: Sequence) -> int:
         """Number of output tokens of `seq` that are still in flight when the next step is
