@@ -41,6 +41,7 @@ NEEDED = {"scheduler": range(3)}  # of the streams; elsewhere the first
 REQUIRED: dict[str, Table] = {
     "requests": {"ongoing": 2.0},
     "rate": {"rate_per_s": 20.0},
+    "hpa": {"ongoing": 2.0},
     "vllm-offloading": {"kv_offloading_size": 0.05},
     "vllm-simple-offloading": {"kv_offloading_size": 2.0},
     "lmcache": {"max_local_cpu_size": 0.05, "chunk_size": 32},
