@@ -62,6 +62,7 @@ class RankExecutor(Executor):
         self._schedules = self._ended = self._in_wave = False
         self.wakes = False
         self._left = 0  # sequences that waited after the last schedule()
+        self._stuck = False
         self._num_forwards = 0  # in this wave
 
     # --- the engine's thread --------------------------------------------------------------------
@@ -106,11 +107,13 @@ class RankExecutor(Executor):
 
     def next(self, plan: Plan) -> Next:
         core = self._core
+        self._stuck = False
         if not self._schedules:
             return Next.LAND if core.in_flight else Next.REST
         self._left, self._ended = len(core.scheduler.waiting), False
         if self._copier is not None:
             self._copier.left, self._copier.ended = self._left, False
+        self._stuck = self._is_stuck(plan)
         fills = not plan.empty or self._has_requests
         return Next.FILL if fills and len(core.in_flight) < core.steps_ahead else Next.LAND
 
@@ -156,7 +159,7 @@ class RankExecutor(Executor):
         dummy.
         """
         core = self._core
-        if self._is_stuck(plan) and core.gave_way(plan):
+        if self._stuck and core.gave_way(plan):
             self._left = len(core.scheduler.waiting)
         if self._has_requests:
             if self._copier is not None:
