@@ -201,7 +201,7 @@ ROWS: tuple[RefusedPair, ...] = (
     # --- images and adapters
     RefusedPair(
         SPECIAL,
-        "tiers other than `vllm-offloading` alone, and tiers over stages",
+        "tiers but `vllm-offloading` or `vllm-simple-offloading` alone, and tiers over stages",
         lambda parts: (
             parts.special != ""
             and parts.connector

@@ -69,7 +69,7 @@ class SimpleCase(VllmSchedule):
             connector.tick_ps = TICK_PS
             return cost.timed(connector)
 
-        plan = ConnectorPlan(build, holds=True, serves=frozenset())
+        plan = ConnectorPlan(build, holds=True)
         return replace(super().replica_spec(), connector=plan)
 
     def _groups(self) -> tuple[SimpleGroup, ...]:

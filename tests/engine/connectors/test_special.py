@@ -39,13 +39,21 @@ def tables(**workload: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
-@pytest.mark.parametrize("budget", [0, 1 << 30])
+@pytest.mark.parametrize(
+    "tier",
+    [
+        HOST | {"sync_load_budget_bytes": 0},
+        HOST | {"sync_load_budget_bytes": 1 << 30},
+        HOST | {"kind": "vllm-simple-offloading"},
+    ],
+    ids=["waits", "at once", "simple"],
+)
 def test_k_steps_equal_single_steps_with_images_and_adapters(
-    *, overlaps: bool, budget: int
+    *, overlaps: bool, tier: dict[str, Any]
 ) -> None:
     table = tables(items=IMAGES, adapters={"count": 4})
     table["scheduler"] |= {"async_scheduling": overlaps, "max_loras": 1}
-    table["tier"] = [HOST | {"sync_load_budget_bytes": budget}]
+    table["tier"] = [tier]
     together, singly = run(table), run(table | {"max_steps": 1})
     assert together.simulated() == singly.simulated()
     assert together.prefix_cache.host_hit_tokens
@@ -76,7 +84,6 @@ def test_image_with_loaded_kv_is_not_encoded() -> None:
     "tier",
     [
         [HOST, {"kind": "file-system"}],
-        [{"kind": "vllm-simple-offloading", "kv_offloading_size": 8.0}],
         [{"kind": "lmcache", "max_local_cpu_size": 1.0}],
     ],
 )

@@ -16,7 +16,7 @@ from kvsim.engine.connectors.tiers import (
 )
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, ceil_div
-from kvsim.support.parts import DRAFTS
+from kvsim.support.parts import DRAFTS, SPECIAL
 from kvsim.vllm.rules import FIRST_BLOCK
 
 
@@ -31,7 +31,7 @@ class VllmSimpleOffloading(HostTierOptions):
     lazy_offload: only what the device is about to forget is stored; else all that is computed.
     """
 
-    serves: ClassVar[frozenset[str]] = frozenset((DRAFTS,))
+    serves: ClassVar[frozenset[str]] = frozenset((DRAFTS, SPECIAL))
 
     lazy_offload: bool = False
 
