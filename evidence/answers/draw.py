@@ -8,7 +8,7 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
 Table = dict[str, Any]
-SHARE = (0.6, 1.2)  # of what the server finishes where all requests are there at once
+SHARE = (0.9, 1.8)  # of what the server finishes where all requests are there at once
 MODELS = ("llama-3.1-8b", "qwen3-8b", "llama-2-7b", "mistral-7b", "qwen3-14b")
 DEVICES = ("a100-80gb", "h100", "l40s", "h200")
 
@@ -50,8 +50,11 @@ def drawn(seed: int, requests: int) -> Table:
 
 
 def _own_rate(table: Table) -> float:
-    """Arrivals per second that the server finishes if all of them come at once."""
-    at_once = {**table, "workload": {**table["workload"], "arrivals": {"kind": "at-once"}}}
+    """Arrivals per second that the server finishes if all come at once and no user pauses."""
+    busy: Table = {"arrivals": {"kind": "at-once"}}
+    if "think" in table["workload"]:
+        busy["think"] = {"kind": "fixed", "seconds": 0}
+    at_once = {**table, "workload": {**table["workload"], **busy}}
     scenario = Scenario.from_table(at_once)
     simulation = Simulation(scenario)
     run = simulation.run(scenario.allocator[0], simulation.labels[0])

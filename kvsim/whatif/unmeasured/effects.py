@@ -83,8 +83,9 @@ def unmeasured(
     found = list(known.values())  # a link counts that one of two settings uses
     if not found:
         raise InputError(
-            "nothing of this load is assumed: it is a trace",
-            where="workload",
+            "only loads of kind synthetic and sessions have assumed numbers",
+            where="workload.kind",
+            value=(table.get("workload") or {}).get("kind"),
             remedy="kvsim sweep varies a key of your choice",
         )
     tables = [table, *(changed for each in found for changed in each.changed)]
