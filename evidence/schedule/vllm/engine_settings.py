@@ -94,8 +94,10 @@ def _over_gpus(engine: Any) -> Any:
         size = table.get("block_size") if isinstance(table, dict) else None
         return {**table, "block_size": size * num} if isinstance(size, int) else table
 
-    groups = [scaled(group) for group in engine.get("kv_groups", [])]
-    return {**scaled(engine), "kv_groups": groups}
+    groups = engine.get("kv_groups")
+    if not isinstance(groups, list | tuple):
+        return engine
+    return {**scaled(engine), "kv_groups": [scaled(group) for group in groups]}
 
 
 class VllmEngine(Options):
