@@ -11,5 +11,6 @@ class SglangCase(SglangSchedule):
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
-        others = {"hicache", "ranks", "stages"} & table.keys() or "kind" in table["engine"]
-        return super().recognises(table) and not others
+        if not super().recognises(table):
+            return False
+        return not ({"hicache", "ranks", "stages"} & table.keys() or "kind" in table["engine"])
