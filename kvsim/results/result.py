@@ -138,8 +138,8 @@ class Result:
 
     @property
     def served(self) -> str:
-        """The kind of servers that its step times were compared with, see `HostCost`; empty if none
-        were, or with drafts, as their error is not known.
+        """The kind of servers that its step times were compared with, see `HostCost`. Empty if none
+        were, and with drafts: their error is not known.
         """
         if self.scenario.get("speculative_config"):
             return ""
