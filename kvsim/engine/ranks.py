@@ -35,8 +35,9 @@ class Forward(NamedTuple):
 class Ranks:
     """The ranks of one server. sync_steps: iterations between two agreements.
 
-    no_tiers: see `Waves`. num_waves, num_steps: counts so far. num_dummy_steps: dummies so
-    far, summed over ranks. forwards: receives each forward; None: they are not recorded.
+    no_tiers: see `Waves`. num_waves, num_steps: counts so far. num_dummy_steps: dummies so far,
+    summed over ranks. goes_on: whether any rank was unfinished at the last agreement. forwards:
+    receives each forward; None: they are not recorded.
     """
 
     no_tiers = False
@@ -47,6 +48,7 @@ class Ranks:
         self._cores: list[EngineCore] = []
         self._computed_ps = 0
         self._agreement, self._num_agreed, self._anyone = simpy.Event(env), 0, False
+        self.goes_on = False
         self.num_waves = self.num_steps = self.num_dummy_steps = 0
         self.forwards: list[Forward] | None = None
 
@@ -79,12 +81,13 @@ class Ranks:
         return num_forwards == 1 or num_forwards % self._sync_steps == 0
 
     def agree(self, *, unfinished: bool) -> simpy.Event:
-        """One rank has come; the event occurs when all have. Its value: any rank is unfinished."""
+        """One rank has come; the event occurs when all have, and `goes_on` is known then."""
         event = self._agreement
         self._num_agreed += 1
         self._anyone = self._anyone or unfinished
         if self._num_agreed == len(self._ranks):
-            event.succeed(self._anyone)
+            self.goes_on = self._anyone
+            event.succeed()
             self._agreement, self._num_agreed, self._anyone = simpy.Event(self._env), 0, False
         return event
 

@@ -28,6 +28,9 @@ NAP_PS = 10**9  # vllm/v1/engine/core.py: 1 ms after an iteration without tokens
 class OtherRanks(Protocol):
     """The ranks of a server, as one of them sees them; see `Ranks`."""
 
+    @property
+    def goes_on(self) -> bool: ...
+
     def start_wave(self, first: "RankExecutor") -> None: ...
 
     def agrees_after(self, num_forwards: int) -> bool: ...
@@ -193,7 +196,8 @@ class RankExecutor(Executor):
         if not self._ranks.agrees_after(self._num_forwards):
             return
         self._books.open()
-        if not (yield self._ranks.agree(unfinished=unfinished)):
+        yield self._ranks.agree(unfinished=unfinished)
+        if not self._ranks.goes_on:
             self._in_wave, self._num_forwards = False, 0
 
     def _answered(self, call: Call) -> Generator[simpy.Event, None, None]:

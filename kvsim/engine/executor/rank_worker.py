@@ -19,10 +19,6 @@ class Call:
     known.
     """
 
-    __slots__ = (
-        *("at_ps", "end_ps", "held_up_ps", "launched", "own_ps", "plan", "ready_ps", "start_ps"),
-    )
-
     def __init__(self, at_ps: int, plan: Plan | None, own_ps: int) -> None:
         self.at_ps, self.plan, self.own_ps = at_ps, plan, own_ps
         self.start_ps = self.end_ps = self.held_up_ps = 0
