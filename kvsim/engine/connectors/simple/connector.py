@@ -18,8 +18,8 @@ from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.connectors.simple.copies import BlockPair, SimpleLoad, SimpleStore
 from kvsim.engine.connectors.simple.host_blocks import HostBlocks
 from kvsim.engine.connectors.simple.lookup import HostLookup
+from kvsim.engine.connectors.simple.seen_tables import SeenTables
 from kvsim.engine.connectors.simple.settings import SimpleSettings
-from kvsim.engine.connectors.simple.told_tables import ToldTables
 from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST, TierTotals
 from kvsim.memory.loading import FreeBlock, HeldBlock
 from kvsim.sequence import Sequence
@@ -40,7 +40,7 @@ class SimpleConnector(Connector):
         self._pinned: dict[Sequence, list[int]] = {}  # hits of sequences that wait
         self._after: dict[Sequence, list[int]] = {}  # blocks that each has offered, by group
         self._lookup = HostLookup(settings.groups, settings.block_tokens)
-        self._tables = ToldTables(settings)
+        self._tables = SeenTables(settings)
         self._ended = False  # whether a sequence has ended since the last step
         self._storing: set[HeldBlock] = set()
         self._rest: list[BlockPair] = []  # of finished sequences, for the next copy

@@ -1,5 +1,7 @@
-"""Block tables of windows as vLLM's scheduler has told them to the Simple connector: numbers of
-blocks that windows have freed stay, although another sequence may hold the block by now.
+"""Block tables of windows as vLLM's Simple connector last saw them.
+
+Numbers of blocks that windows have freed stay in them, although another sequence may hold the block
+by now.
 """
 
 from kvsim.engine.connectors.connector import Decided, DeviceBlocks
@@ -8,33 +10,33 @@ from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
 
-class ToldTables:
-    """Block numbers by sequence and group with a window; 0 where a table had no block when it was
-    told.
+class SeenTables:
+    """Block numbers by sequence and group with a window; 0 where a table had no block when a step
+    reported it.
     """
 
     def __init__(self, settings: SimpleSettings) -> None:
         self._size = settings.block_tokens
         groups = enumerate(settings.groups)
         self._groups = [g for g, group in groups if group.reach_tokens]
-        self._told: dict[Sequence, dict[int, list[int]]] = {}
+        self._seen: dict[Sequence, dict[int, list[int]]] = {}
 
     def of(self, seq: Sequence, g: int) -> list[int] | None:
         """The table of `seq` in group g; None: the group frees no blocks before the end."""
-        return self._told[seq][g] if g in self._groups else None
+        return self._seen[seq][g] if g in self._groups else None
 
     def forget(self, seq: Sequence) -> None:
         """Drop the tables of `seq`, which was preempted or is done."""
-        self._told.pop(seq, None)
+        self._seen.pop(seq, None)
 
     def update(self, step: Decided, device: DeviceBlocks) -> None:
-        """Append what the step tells: whole tables of admitted sequences, and new blocks."""
+        """Append what the step reports: whole tables of admitted sequences, and new blocks."""
         if not self._groups:
             return
         for seq in step.admitted:
-            self._told[seq] = {g: [] for g in self._groups}
+            self._seen[seq] = {g: [] for g in self._groups}
         for seq in (*step.admitted, *step.stepping):
-            tables, num = self._told[seq], ceil_div(device.computed_tokens(seq), self._size)
+            tables, num = self._seen[seq], ceil_div(device.computed_tokens(seq), self._size)
             if all(len(table) >= num for table in tables.values()):
                 continue
             held, skipped = device.blocks_of(seq), device.skipped_blocks(seq)
