@@ -457,8 +457,9 @@ def test_imported_host_memory_with_drafts_runs(tmp_path: Path) -> None:
 
 
 def test_imported_tier_unsupported_with_drafts_is_left_out(tmp_path: Path) -> None:
-    config = '{"kv_connector": "SimpleCPUOffloadConnector", "kv_role": "kv_both",'
-    config += ' "kv_connector_extra_config": {"cpu_bytes_to_use": 42949672960}}'
+    config = '{"kv_connector": "OffloadingConnector", "kv_role": "kv_both",'
+    config += ' "kv_connector_extra_config": {"cpu_bytes_to_use": 42949672960,'
+    config += ' "secondary_tiers": [{"type": "fs", "root_dir": "/kv"}]}}'
     command = f"{DRAFTED} --kv-transfer-config '{config}'"
     made = import_sources([command], {"gpu": "h100"}, tmp_path / "a.toml")
     assert "tier" not in made.scenario
