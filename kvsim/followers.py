@@ -1,8 +1,9 @@
-"""Requests that arrive after another one has left: turns of a conversation, users of a closed loop.
+"""Requests that arrive after another one has finished: turns of a conversation, users of a closed
+loop.
 
-A turn follows the answer to the turn before. In a closed loop the next conversation or request of
-the list starts when any user is free, as in `vllm bench serve --max-concurrency`. So `after` of
-such a start gives an order, and not the request that it waits for.
+A turn arrives after the answer to the turn before it. In a closed loop the next conversation or
+request starts when any user is free, as in `vllm bench serve --max-concurrency`. So `after` of the
+first request of a conversation only gives the order of starts, not the request that it waits for.
 """
 
 from collections import Counter, deque
@@ -12,7 +13,7 @@ from kvsim.request import Request
 
 
 class Followers:
-    """The requests of a stream that follow another one, until that one has left."""
+    """The requests of a stream that have not arrived, as another request must finish first."""
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self._waiting: dict[str, list[Request]] = {}
@@ -24,7 +25,7 @@ class Followers:
                 self._waiting.setdefault(request.after, []).append(request)
 
     def after(self, left: Request) -> list[Request]:
-        """The requests that arrive `think_ps` after `left`, which has left."""
+        """The requests that arrive `think_ps` after `left`, which has just finished."""
         found = self._of(left.id)
         if left.group is not None:
             self._open[left.group] -= 1
@@ -40,7 +41,7 @@ class Followers:
 
 
 def _ends(requests: Sequence[Request]) -> frozenset[str]:
-    """The requests and groups that conversations end with: the newest of each in stream order."""
+    """Last request of each conversation, or its group if it has one: its answer frees a user."""
     start: dict[str, int] = {}
     ends: dict[int, str] = {}
     for place, request in enumerate(requests):

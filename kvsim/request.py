@@ -52,8 +52,8 @@ class Request(NamedTuple):
     session: the conversation it belongs to, for reports, and SGLang's routing key.
     group: requests that arrive together; `after` may name a group, which has finished with its last
         request.
-    any_user: the next of a closed loop. It arrives when any user is free, and not only the one of
-        `after`; such requests go in the stream's order.
+    any_user: a closed loop's next start. It arrives when any user is free, in the stream's order,
+        and does not wait for the request in `after`.
     ends_session: it is the last of its session, and the client says so. pause_ps: how long its
         session pauses after it, as the client says; None: it does not.
     items: images, sounds and videos of the prompt in their order, which do not overlap.

@@ -69,7 +69,7 @@ def _between(
 
 
 def leading(runs: TokenRuns, count: int) -> TokenRuns:
-    """The runs of the first `count` tokens."""
+    """The runs of the first `count` tokens; the last run is cut if needed."""
     return tuple(_between(runs, 0, count))
 
 

@@ -17,9 +17,10 @@ def drawn(seed: int, requests: int) -> Table:
     """One random scenario. requests: number of requests in its stream, approximate for
     conversations.
 
-    All arrivals have a rate. In a closed loop the run would grow with the number of users tried, up
-    to 10,000 requests. The rate is a random share of the server's own.
-    A rate drawn by itself left 16 of 20 servers idle, without advice.
+    Arrivals have a rate, never a number of users: in a closed loop the run would grow with the
+    users tried, up to 10,000 requests. The rate is a random share (SHARE) of the rate that the
+    server can finish. Rates drawn without regard to the server left 16 of 20 servers idle, so that
+    no advice resulted.
     """
     rng = np.random.default_rng(seed)
     model = str(rng.choice(MODELS))
@@ -50,7 +51,9 @@ def drawn(seed: int, requests: int) -> Table:
 
 
 def _own_rate(table: Table) -> float:
-    """Arrivals per second that the server finishes if all come at once and no user pauses."""
+    """Rate in arrivals per second that the server can finish, from a run in which all requests come
+    at once without pauses.
+    """
     busy: Table = {"arrivals": {"kind": "at-once"}}
     if "think" in table["workload"]:
         busy["think"] = {"kind": "fixed", "seconds": 0}

@@ -1,16 +1,17 @@
-"""Rows for `evidence.points.fit_prior`: measurements of servers, and what each constant adds.
+"""Rows for `evidence.points.fit_prior`: measurements of servers, and the factor of each host
+constant.
 
-    python -m evidence.points.components OUT.csv --points POINTS.csv --steps ENGINE=STEPS.csv ...
+python -m evidence.points.components OUT.csv --points POINTS.csv --steps ENGINE=STEPS.csv ...
 
-POINTS.csv has benchmarks of closed loops. Columns of the server: source, model, gpu, engine,
-version, command. Columns of the load: isl, osl, lengths, prompts, clients. The others are measured
-means and medians in ms. STEPS.csv has decode steps out of servers' logs: source, model, gpu, tp,
-engine_version, flags, kind, running, context_tokens (of a sequence) and step_ms.
+POINTS.csv has benchmarks in closed loops. Columns of the server: source, model, gpu, engine,
+version, command. Columns of the load: isl, osl, lengths, prompts, clients. The other columns are
+measured means and medians in ms. STEPS.csv has decode steps from servers' logs: source, model, gpu,
+tp, engine_version, flags, kind, running, context_tokens (of a sequence) and step_ms.
 
-The scenario is that of `kvsim import` of the command. A benchmark is simulated once as it is, and
-once for each of three corrections. These lengthen a step, the time of each sequence, and a step
-with prompts. The differences are the factors of the constants. Rows with other arrivals than a
-closed loop are left out, and so are steps with drafts.
+`kvsim import` makes the scenario from the command. A benchmark is simulated once as it is, and once
+with each of three corrections. They lengthen every step, the time of each sequence, or a step with
+prompts. The differences give the factors of the constants. Rows with arrivals other than a closed
+loop are left out, and so are steps with drafts.
 """
 
 import csv
@@ -37,11 +38,11 @@ from kvsim.step import Chunk, StepShape
 from kvsim.step_time.kernels.composed import KernelSteps
 
 MOST_REQUESTS, REQUESTS_A_CLIENT = 500, 5
-STEP_US, SEQUENCE_US, PROMPTS_US = 1000.0, 20.0, 10_000.0  # of the corrections
-FEW_CLIENTS = 16  # up to which a TTFT is that of a step, and not of a queue
-BITS = 16  # of experts that are not quantised
+STEP_US, SEQUENCE_US, PROMPTS_US = 1000.0, 20.0, 10_000.0  # added by the three corrections
+FEW_CLIENTS = 16  # with more clients a TTFT has time in the queue
+BITS = 16  # of a weight that is not quantised
 KINDS = ("decode", "decode-eager")
-# Models that are not in the catalogue, by one of the same shapes.
+# Models missing in the catalogue: replaced by one of the same shapes.
 NAMED = {
     "Qwen/Qwen2.5-3B-Instruct (fine-tune)": "Qwen/Qwen2.5-3B-Instruct",
     "DeepSeek-R1-Distill-Qwen-32B (FP8)": "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B",
@@ -50,14 +51,16 @@ Row = Mapping[str, str]
 
 
 class ImportedServer(NamedTuple):
-    """A server of a row: its scenario without a load, and its simulation for one request."""
+    """The server of a row: its scenario without a workload, and its simulation with a single
+    request.
+    """
 
     table: dict[str, Any]
     simulation: Simulation
 
     @property
     def form(self) -> KernelSteps:
-        """Step times; InputError where these are not composed of kernels."""
+        """Step times; InputError if they are not composed of kernel times."""
         form = self.simulation.step_time
         if not isinstance(form, KernelSteps):
             raise InputError("no kernels of this server", where="step_time.kind", value="roofline")
@@ -65,7 +68,7 @@ class ImportedServer(NamedTuple):
 
 
 def server(command: str, row: Row, version: str) -> ImportedServer:
-    """The server that `kvsim import` makes of a command."""
+    """The server that `kvsim import` makes from a command."""
     with TemporaryDirectory() as folder:
         named = {"gpu": row["gpu"], "engine_version": version or None}
         table = dict(import_sources([command], named, Path(folder) / "s.toml").scenario)
@@ -84,7 +87,7 @@ def _simulation(
 
 
 def requests_of(row: Row) -> list[Request]:
-    """The requests of a benchmark, as many as its means need."""
+    """The requests of a benchmark; only the first ones (MOST_REQUESTS), as means need no more."""
     count, clients = int(row["prompts"]), int(row["clients"])
     isl, osl, drawn = int(row["isl"]), int(row["osl"]), row["lengths"]
     if drawn.startswith("uniform 1..N"):
@@ -108,7 +111,7 @@ def requests_of(row: Row) -> list[Request]:
 
 
 def components_of_point(row: Row) -> Iterator[Component]:
-    """The rows of a benchmark: its time per output token, and that to the first."""
+    """The rows of one benchmark: one for TPOT, one for TTFT if it has few clients."""
     found = server(row["command"], row, row["version"])
     requests, clients = requests_of(row), int(row["clients"])
     host = found.form.host
@@ -140,7 +143,7 @@ def components_of_point(row: Row) -> Iterator[Component]:
 
 
 def _prompt_kernels_ms(form: KernelSteps, requests: list[Request]) -> float:
-    """Kernels' time in ms of a step that computes one prompt of mean length."""
+    """Time in ms of the kernels of a step that computes one prompt of mean length."""
     mean = round(sum(request.prompt_tokens for request in requests) / len(requests))
     took_ps, host = form.step_ps(StepShape((Chunk(mean, 0),), 0, 0)), form.host
     least_ps = host.step_ps + host.sequence_ps + host.prompts_ps
@@ -158,7 +161,7 @@ def _latencies(simulation: Simulation) -> tuple[float, float]:
 
 
 def component_of_step(found: ImportedServer, row: Row, engine: str) -> Component:
-    """The row of a decode step."""
+    """The row of one decode step from a log."""
     running = int(row["running"])
     shape = StepShape((), running, running * int(float(row["context_tokens"])))
     host = found.form.host
@@ -176,8 +179,8 @@ def _component(
     parts: tuple[float, float, float, float],
     measured_ms: float,
 ) -> Component:
-    """One row of COMPONENTS.csv. parts: kernels of a step with prompts (ms), steps, sequences and
-    steps with prompts.
+    """One row of COMPONENTS.csv. parts: kernel time of a step with prompts (ms), then the numbers
+    of steps, sequences and steps with prompts in the measured time.
     """
     model, options = found.simulation.model, found.simulation.scenario.model
     mixers = [layer.mixer for layer in model.layers]
@@ -205,7 +208,7 @@ def _component(
 
 
 def rows_of(points: Iterable[Path], steps: Mapping[str, Path]) -> Iterator[Component]:
-    """All rows of the files; those that cannot be simulated are named on stderr."""
+    """All rows of the files. Rows that cannot be simulated are left out and named on stderr."""
     for path in points:
         for row in _read(path):
             if row["clients"]:
@@ -230,7 +233,7 @@ def _server_of_log(
 ) -> ImportedServer:
     words = [word for word in flags.split(" ") if word]
     if words and not words[0].startswith("-"):
-        words = []  # a remark
+        words = []  # a remark, no flags
     name = NAMED.get(model, model)
     if engine == "sglang":
         command = ["python3 -m sglang.launch_server --model-path", name, "--tp", tp, *words]

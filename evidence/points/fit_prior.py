@@ -1,19 +1,22 @@
 """Fit the `priors` of calibration/kernels/host.json: the host's time of servers with default flags.
 
-    python -m evidence.points.fit_prior COMPONENTS.csv [sglang] [vllm] [--write]
+python -m evidence.points.fit_prior COMPONENTS.csv [sglang] [vllm] [--write]
 
-COMPONENTS.csv has one row a measurement, of any source (`evidence.points.components` writes it).
-kernels_ms is the time of `kvsim.step_time.kernels` without the host, prompt_kernels_ms that of its
-usual step with prompts. steps, sequences and prompt_steps are what it has of the host: steps,
-sequences of these, and steps with prompts. measured_ms is of: "tpot", "ttft", or a decode "step".
-Rows without CUDA graphs are left out.
+COMPONENTS.csv has one row for each measurement (`evidence.points.components` writes it). kernels_ms
+is the time of `kvsim.step_time.kernels` without the host. prompt_kernels_ms is the kernel time of a
+step with one prompt of mean length. steps, sequences and prompt_steps are the numbers of steps, of
+their sequences and of steps with prompts in the measured time. measured_ms is a "tpot", a "ttft",
+or a decode "step". Rows without CUDA graphs are left out.
 
-measured = kernels + the host's constants times their factors (`Component.parts`). A step with
-prompts takes its kernels or its launches, whichever are longer. The logarithm of
-simulated / measured counts, by Huber's loss, each server the same and no source more than
-MOST_SERVERS. Every constant is drawn towards USUAL by a third of its logarithm. Each source (of
-those that measured more than MANY servers: each server) is then left out of a fit of all others.
-`spread` is where 8 of 10 rows then lie, measured / simulated, each source with the same weight.
+Simulated time = kernels + each constant of the host times its factor (`Component.parts`). A step
+with prompts takes the longer of its kernels and its launches. The fit minimises Huber's loss of the
+logarithm of simulated / measured. Each server has the same weight, and no source counts for more
+than MOST_SERVERS. Every constant is drawn towards USUAL: the logarithm of their ratio is a miss of
+weight DRAWN.
+
+Each source is then predicted by a fit to all others; of a source with more than MANY servers, each
+server. `spread` is the range of measured / simulated of 8 of 10 of these rows, each source with the
+same weight.
 """
 
 import csv
@@ -47,11 +50,11 @@ USUAL = {
     "overlapped_us": 10.0,  # of InferenceX's vLLM servers, by fit_sequences
     "prompt_layer_us": 300.0,
     "prompt_expert_layer_us": 1000.0,
-    "prompt_latent_layer_us": 300.0,  # more than another layer
+    "prompt_latent_layer_us": 300.0,  # added to that of a layer
     "prompt_recurrent_layer_us": 300.0,
-    "other_sequence_us": 40.0,  # of GPUs without CUDA, more than another sequence
+    "other_sequence_us": 40.0,  # added on GPUs without CUDA
     "quantised_expert_layer_us": 200.0,  # likewise
-    "request_us": 5000.0,  # before the engine
+    "request_us": 5000.0,  # front end, before the engine
 }
 EVERYWHERE = (
     "layer_us", "expert_layer_us", "workers_us", "prompt_layer_us", "prompt_expert_layer_us",
@@ -63,8 +66,9 @@ Constants = Mapping[str, float]
 
 
 class Component(NamedTuple):
-    """A row of COMPONENTS.csv (see above); times in ms. cuda: an NVIDIA GPU. eager: without graphs.
-    quantised: experts of fewer than 16 bits. latent_layers, recurrent_layers: by their mixers.
+    """A row of COMPONENTS.csv (see above); times in ms. cuda: an NVIDIA GPU. eager: without CUDA
+    graphs. quantised: weights of experts have fewer than 16 bits. latent_layers, recurrent_layers:
+    number of layers with latent attention, and with a recurrence.
     """
 
     source: str
@@ -109,7 +113,9 @@ class Component(NamedTuple):
         return {name: value / 1000 for name, value in each.items()}
 
     def launches(self) -> dict[str, float]:
-        """The factor of each constant in the launches of its step with prompts, likewise."""
+        """The factor of each constant in the launch time of a step with prompts, divided by 1,000
+        as in `parts`.
+        """
         each = {
             "prompt_layer_us": self.layers - self.expert_layers,
             "prompt_expert_layer_us": self.expert_layers,
@@ -202,8 +208,8 @@ def quantile(found: Iterable[tuple[Component, float]], part: float) -> float:
 
 
 def main(path: Path, engines: Sequence[str], *, keep: bool) -> None:
-    """Print the constants of these engines and the errors with each source left out. keep: write
-    them, and the spread if it is of several engines.
+    """Print the constants of these engines, and the errors for sources that were left out of the
+    fit. keep: write the constants to host.json, and for several engines their spread.
     """
     rows = [row for row in read(path) if not row.eager]
     tabled = json.loads(HOST_FILE.read_text("utf-8"))
@@ -240,7 +246,7 @@ def main(path: Path, engines: Sequence[str], *, keep: bool) -> None:
 
 
 def _put(tabled: dict[str, Any], engine: str, constants: Constants) -> None:
-    """Write the constants into the tables of host.json."""
+    """Write the fitted constants into `tabled`, the tables of host.json."""
     for entry in tabled["priors"]:
         if entry["engine"] != engine:
             continue

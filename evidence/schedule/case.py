@@ -65,7 +65,7 @@ class CaseRequest(Options):
 
     @property
     def routed_by(self) -> str | None:
-        """The request's routing key, which kvsim takes for its session."""
+        """The request's routing key, which is its session in kvsim."""
         return None
 
     def runs(self) -> TokenRuns:
@@ -100,8 +100,7 @@ class CaseRequest(Options):
 class Case(RecordedCase):
     """The input of a recorded schedule; subclasses add the field `engine` with its settings.
 
-    recognised_by: the key of `engine` that sizes the pool, by which this kind of case is
-    recognised.
+    recognised_by: key of `engine` that only this kind of case has (the size of the pool).
     """
 
     cost: CaseCost
@@ -138,7 +137,7 @@ class Case(RecordedCase):
 
     @property
     def sent(self) -> Iterable[CaseRequest]:
-        """The requests as the engine takes them."""
+        """The requests as the engine receives them."""
         return self.requests
 
     def step_time(self) -> StepTime:

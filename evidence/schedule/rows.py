@@ -65,7 +65,7 @@ class Rows(Observer):
                 return
 
     def drop(self, row: Row) -> None:
-        """Remove a row, as nothing happened in its step after all."""
+        """Remove the row of an iteration in which nothing happened."""
         self.rows.remove(row)
         for step, each in enumerate(self.rows):
             each["step"] = step

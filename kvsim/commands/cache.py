@@ -84,6 +84,6 @@ def cache(
     with status_line("one pass over all prompts") as show:
         found = cache_answer(simulation, question, show)
     findings = cache_findings(found, simulation.resolved())
-    # Only these answers have seconds.
+    # Only these answers contain times.
     timed = simulation.scenario.folder if policies or retention else None
     answer(findings, as_json=as_json, out=out, name="cache", folder=timed)

@@ -1,4 +1,4 @@
-"""`kvsim measure`: what to measure of a load that a scenario only describes."""
+"""`kvsim measure`: find which assumed numbers of a described load decide the answer."""
 
 from pathlib import Path
 from typing import Annotated

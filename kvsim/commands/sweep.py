@@ -144,8 +144,8 @@ def _located(scenario: str, changes: list[str], said: str) -> str:
 def _run(
     plan: "Sweep", out: Path, options: "BackendOptions", retry_failed: bool, *, kept: bool = True
 ) -> "pd.DataFrame":
-    """Run the sweep with a progress bar on stderr, and return its table. If it is interrupted,
-    finished points stay in the journal, unless the folder is not kept.
+    """Run the sweep with a progress bar on stderr, and return its table. kept: finished points stay
+    in `out` if the sweep is interrupted.
     """
     from kvsim.whatif.sweep.journal import SweepJournal
 

@@ -36,8 +36,8 @@ class Observer:
         """
 
     def launched_together(self, scheduler: Scheduler, plan: Plan, now_ps: int, end_ps: int) -> None:
-        """Called when all ranks that step together have launched a step, which ends at end_ps.
-        plan: what this rank computes in it; empty: nothing.
+        """Called when all ranks in lockstep have launched a step, which ends at end_ps. plan: this
+        rank's part of the step, empty if the rank computes nothing.
         """
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:

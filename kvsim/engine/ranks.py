@@ -1,13 +1,13 @@
-"""Data-parallel ranks of a mixture of experts: each has its own attention, and all compute each
-forward together (vLLM 0.33, v1/engine/core.py `DPEngineCoreProc`, v1/worker/gpu/dp_utils.py).
+"""vLLM's data-parallel ranks of a mixture of experts: attention is separate, and all ranks compute
+each forward pass together (0.33, v1/engine/core.py `DPEngineCoreProc`, v1/worker/gpu/dp_utils.py).
 
-Forward number i of all ranks is one. It is launched when all ranks have called for theirs. It
-computes when the last rank has launched it, and takes as long as the longest of them. A rank
-without work calls for a dummy, which is answered at its launch, so it runs ahead of what is
-computed.
+The i-th forward of every rank is one forward of all. It is launched when all ranks have called for
+it. It starts when the last rank has launched it, and lasts as long as the slowest rank needs. A
+rank without work calls for a dummy forward, which returns at its launch. So dummies are launched
+ahead of the forwards that the GPUs compute.
 
-Ranks agree on whether any has work in the first iteration of a wave and then in every sync_steps-th
-one. A wave ends when no rank has any. The next request starts a wave of all ranks.
+Ranks agree on whether any rank has work in the first iteration of a wave, and then in every
+sync_steps-th one. A wave ends when no rank has work. The next request starts a wave of all ranks.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from kvsim.engine.executor.rank import RankExecutor
 
 
 class Forward(NamedTuple):
-    """One forward of all ranks. real: of each rank, whether it had tokens."""
+    """One forward of all ranks. real: for each rank, whether it had tokens (else a dummy)."""
 
     wave: int
     launch_ps: int
@@ -35,9 +35,10 @@ class Forward(NamedTuple):
 class Ranks:
     """The ranks of one server. sync_steps: iterations between two agreements.
 
-    no_tiers: see `Waves`. num_waves, num_steps: counts so far. num_dummy_steps: dummies so far,
-    summed over ranks. goes_on: whether any rank was unfinished at the last agreement. forwards:
-    receives each forward; None: they are not recorded.
+    no_tiers: see `Waves`. num_waves, num_steps: number of waves and forwards so far.
+    num_dummy_steps: dummy forwards so far, summed over ranks. goes_on: whether any rank had
+    unfinished requests at the last agreement. forwards: receives each forward; None: forwards are
+    not recorded.
     """
 
     no_tiers = False
@@ -53,7 +54,7 @@ class Ranks:
         self.forwards: list[Forward] | None = None
 
     def executor(self, *, connected: bool) -> Callable[[EngineCore], Executor]:
-        """Makes the executor of one more rank; connected: it has a KV connector."""
+        """Factory of the executor of one more rank. connected: it has a KV connector."""
         return partial(self._executor, connected=connected)
 
     def _executor(self, core: EngineCore, *, connected: bool) -> Executor:
@@ -69,7 +70,7 @@ class Ranks:
     # --- waves ----------------------------------------------------------------------------------
 
     def start_wave(self, first: RankExecutor) -> None:
-        """A request has come to the rank `first`, which is in no wave: wake all others."""
+        """The idle rank `first` has received a request: wake all other ranks."""
         self.num_waves += 1
         for rank, core in zip(self._ranks, self._cores, strict=True):
             if rank is not first:
@@ -77,11 +78,13 @@ class Ranks:
                 core.cut()
 
     def agrees_after(self, num_forwards: int) -> bool:
-        """Whether ranks agree after this number of iterations of a wave."""
+        """Whether ranks agree at the end of iteration `num_forwards` of a wave (1, 2, ...)."""
         return num_forwards == 1 or num_forwards % self._sync_steps == 0
 
     def agree(self, *, unfinished: bool) -> simpy.Event:
-        """One rank has come; the event occurs when all have, and `goes_on` is known then."""
+        """Register that one rank has reached the agreement. The returned event triggers when all
+        ranks have, after `goes_on` is set. unfinished: whether this rank has unfinished requests.
+        """
         event = self._agreement
         self._num_agreed += 1
         self._anyone = self._anyone or unfinished

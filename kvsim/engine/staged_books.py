@@ -1,9 +1,9 @@
-"""The accounting of an engine that sleeps while steps compute: pipeline stages with copies, and
+"""The accounting of engines that wait while steps compute: pipeline stages with copies, and
 data-parallel ranks that compute together.
 
-The engine schedules while earlier steps compute, and processes outputs some time after they were
-computed. So memory is recorded from one reading of the ledger to the next, in order of time. A
-token's time is when its output is processed.
+The engine schedules while earlier steps compute, and processes their outputs some time after their
+end. So memory is recorded between successive reads of the ledger, in order of time. A token's time
+is the time at which its output is processed.
 """
 
 from collections import deque

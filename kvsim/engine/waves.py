@@ -1,9 +1,10 @@
-"""Data-parallel ranks in lockstep: each has its own attention, and all share the experts.
+"""SGLang's data-parallel attention in lockstep: attention is separate, and all ranks share the
+experts.
 
-SGLang's data-parallel attention: every step of a wave takes as long as that of
-the slowest rank (vLLM's ranks: ranks.py). A rank without work runs a dummy step. Ranks agree on
-whether any has work in the first step of a wave and then every sync_steps steps. A wave ends when
-no rank has any. The next request starts a wave of all ranks.
+Every step of a wave lasts as long as that of the slowest rank. A rank without work runs a dummy
+step. Ranks agree on whether any has work in the first step of a wave and then every sync_steps
+steps. A wave ends when no rank has work. The next request starts a wave of all ranks. (For vLLM's
+ranks see ranks.py.)
 """
 
 from collections.abc import Generator
@@ -30,7 +31,7 @@ class Rank:
 
     @property
     def steps_ahead(self) -> int:
-        """Steps in flight while the oldest is awaited: 1 under the overlap schedule."""
+        """Steps launched before the oldest has returned: 1 under the overlap schedule, else 0."""
         return self._core.steps_ahead
 
     @property
@@ -50,7 +51,7 @@ class Rank:
         return plan
 
     def passes_idle(self) -> None:
-        """Run a pass of the scheduler in which no rank has work."""
+        """Run a pass of the scheduler at the end of a wave, when no rank has work."""
         self._engine.plan()
 
     def rests(self, wake: simpy.Event) -> None:
@@ -66,7 +67,9 @@ class Rank:
             core.books.idled(begin_ps, core.now_ps)
 
     def launched(self, plan: Plan, start_ps: int, lasts_ps: int) -> None:
-        """Let `plan` compute from start_ps on, as long as the slowest rank's step."""
+        """Set the times of `plan`: it starts at start_ps and lasts lasts_ps, the duration of the
+        slowest rank's step.
+        """
         if not plan.empty:
             plan.start_ps, plan.first_ps = start_ps, lasts_ps
         if self._core.observer is not None:
@@ -74,8 +77,8 @@ class Rank:
             self._core.observer.launched_together(self._core.scheduler, plan, now_ps, end_ps)
 
     def stepped(self, done: Plan, newest: Plan, start_ps: int) -> None:
-        """Process the outputs of `done`, which began at start_ps. newest: the plan launched last;
-        with one step in flight it is `done`.
+        """Process the outputs of `done`, which started at start_ps. newest: the plan launched last;
+        equal to `done` if one step is in flight at a time.
         """
         core, ahead = self._core, self._core.steps_ahead
         if not done.empty:
@@ -87,13 +90,13 @@ class Rank:
             core.in_flight.append(newest)
 
     def queued(self, plan: Plan) -> None:
-        """`plan` is in flight, and the next one is scheduled at once."""
+        """Add `plan` to the steps in flight; the next step is scheduled at once."""
         if not plan.empty:
             self._core.in_flight.append(plan)
 
 
 class GroupStep(NamedTuple):
-    """A step of all ranks: what each computes in it, and its times in ps."""
+    """One step of all ranks: the plan of each, and its start and end in ps."""
 
     plans: list[Plan]
     start_ps: int
@@ -103,11 +106,11 @@ class GroupStep(NamedTuple):
 class Waves:
     """Steps all engines of one server in lockstep. sync_steps: steps between two agreements.
 
-    Under SGLang's overlap schedule each pass of all ranks launches a step, and then processes the
-    one before it.
+    Under SGLang's overlap schedule all ranks launch a step, and then process the outputs of the
+    previous one.
 
-    no_tiers: its ranks have no connector. num_waves, num_steps: counts so far. num_dummy_steps:
-    dummy steps so far, summed over ranks.
+    no_tiers: ranks have no KV connector. num_waves, num_steps: number of waves and steps so far.
+    num_dummy_steps: dummy steps so far, summed over ranks.
     """
 
     no_tiers = True
@@ -119,7 +122,7 @@ class Waves:
         env.process(self._run())
 
     def executor(self, *, connected: bool) -> None:
-        """None: its ranks have the executor of an engine that steps alone."""
+        """None: `Waves` steps its ranks itself, so that no executor is needed."""
 
     def join(self, engine: Engine) -> None:
         """Add an engine, which has not started, as a rank."""
@@ -170,7 +173,9 @@ class Waves:
             yield moment(self._env, 0, PLANS)
 
     def _launch(self, plans: list[Plan], before: GroupStep | None) -> GroupStep:
-        """Launch the ranks' plans as one step, after the step `before`."""
+        """Launch the ranks' plans as one step, which starts at the end of the step `before`; None:
+        it starts now.
+        """
         start_ps = int(self._env.now) if before is None else before.end_ps
         lasts_ps = max(
             rank.dummy_ps if plan.empty else plan.first_ps

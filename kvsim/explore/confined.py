@@ -77,7 +77,7 @@ def _requests(value: Any) -> int:
 
 
 def _paths(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """The paths in nested tables, with their keys."""
+    """File paths among the values of nested tables, each as (dotted key, path)."""
     if isinstance(value, list):
         value = {str(index): each for index, each in enumerate(value)}
     if not isinstance(value, Mapping):

@@ -43,8 +43,8 @@ class SideOptions(Options):
 class DisaggregationOptions(Options):
     """Prompts are computed on `prefill` replicas, outputs on `decode` replicas.
 
-    router: how each kind is chosen among, one router each. Under vLLM `lockstep` of `vllm-dp` makes
-        several replicas of a kind ranks that step together.
+    router: chooses among several replicas of a kind; each kind has its own router. Under vLLM,
+        kind "vllm-dp" with `lockstep` makes them data-parallel ranks that step together.
     link_gb_per_s: of the port of a GPU of each replica, in GB/s one way; link_latency_us: before
         each transfer. A port carries one transfer at a time.
     proxy_us: vLLM: from the prefill replica's answer to the arrival at the decode replica.

@@ -27,11 +27,11 @@ from kvsim.results.routing import RoutedTo
 
 
 class Fleet:
-    """Members with a router, and the requests of a stream.
+    """A fleet: its members (replicas or deployments), the router before them, and the requests.
 
     reports, regret, observer_of, texts: see `RoutedPool`. refuse, report_interval_ps: see
-    `MemberHooks`. failures, scaling, like: see `FleetChanges`. together: makes what lets all
-    replicas step together.
+    `MemberHooks`. failures, scaling, like: see `FleetChanges`. together: builds the lockstep of all
+    replicas (`Waves` or `Ranks`) on the fleet's clock; None: each replica steps alone.
     """
 
     def __init__(

@@ -18,8 +18,8 @@ from kvsim.support.table import check
 
 
 class DeploymentSide(NamedTuple):
-    """The replicas of one side (prefill or decode), and their router. Several may be ranks that
-    step together, if the router says so.
+    """The replicas of one side (prefill or decode), and their router. With `lockstep` of the
+    router, several replicas are data-parallel ranks that step together.
     """
 
     spec: ReplicaSpec
@@ -54,8 +54,8 @@ class PrefillDecode:
     """A deployment of prefill and decode replicas, as one member of a fleet. prefill, decode: the
     replicas of each side.
 
-    A router over several deployments receives the sum of both sides' loads, and a first token when
-    a prompt is computed.
+    A fleet's router reads the summed loads of both sides. A request counts as prefilled when the
+    prefill replica has computed its prompt.
     """
 
     def __init__(self, env: EngineClock, part: PrefillDecodePart, hooks: MemberHooks) -> None:

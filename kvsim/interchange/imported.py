@@ -154,8 +154,8 @@ def import_results(
     """Import sources that may hold several benchmark results: (path, import) of one scenario per
     result.
 
-    With several results the scenarios go into the folder `out` without its suffix. Several results
-    of one server are fitted together.
+    With several results the scenarios are written into a folder, `out` without its suffix. Step
+    times are fitted once to all results of one server.
     """
     notes: list[str] = []
     reads = of_one_server(read_sources(sources, notes, variables), notes)
@@ -183,8 +183,8 @@ def import_results(
 
 
 def _fitted_together(found: list[tuple[Path, Imported]]) -> list[tuple[Path, Imported]] | None:
-    """Scenarios of several loads of one server, with one fit to all of them; None where a log or a
-    model's file asks for a fit of each.
+    """Scenarios of several loads of one server, with one fit to all loads. None if each load has to
+    be fitted alone, because a log has steps or the model is read from a file.
     """
     loads = []
     for path, each in found:

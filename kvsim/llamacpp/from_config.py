@@ -1,4 +1,4 @@
-"""The KV cache of a model that is known by its config.json, as its GGUF file would have it."""
+"""llama.cpp's KV cache of a model with a config.json and no GGUF file."""
 
 from kvsim.llamacpp.gguf_file import GgufModel
 from kvsim.llamacpp.sizes import KVLayer
@@ -8,8 +8,8 @@ from kvsim.plumbing.errors import InputError
 
 
 def model_from_config(model: Model) -> GgufModel:
-    """The layers of a model with full attention alone. InputError for one with windows, recurrent
-    states or compressed keys, where converters of GGUF files decide what is stored.
+    """The KV layers of a model with full attention in all layers. InputError for windows, recurrent
+    states or compressed keys, since the converter that makes a GGUF file decides what is stored.
     """
     layers = []
     for layer in model.layers:

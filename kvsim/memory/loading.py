@@ -33,8 +33,8 @@ class NamedState(NamedTuple):
 
 
 class HoldingPromise(Protocol):
-    """Interface for offload copies that pin blocks (as reference counts do), in addition to
-    sequences. A key names content of one layer group.
+    """Interface for offload copies that pin blocks, in addition to the sequences that hold them. A
+    key identifies content of one layer group.
     """
 
     def keys_of(self, seq: Sequence, start: int, end: int, group: int) -> list[int]:
@@ -46,13 +46,14 @@ class HoldingPromise(Protocol):
     def named_blocks(
         self, seq: Sequence, start: int, end: int, group: int
     ) -> list[tuple[int, HeldBlock] | None]:
-        """Key and block at each index of a sequence's table from `start` to `end`; None: the
-        content has no key. Where a window has freed the block, any cached block with its content.
+        """(key, block) at each index of a sequence's block table from `start` to `end` - 1; None:
+        the content has no key. If a window has freed the block, any cached block with the same
+        content.
         """
         ...
 
     def named_block(self, number: int) -> tuple[int, HeldBlock] | None:
-        """Key and block of a block number, free or in use; None: the content has no key."""
+        """(key, block) of a block id, free or in use; None: its content has no key."""
         ...
 
     def still_free(self, block: FreeBlock) -> FreeBlock | None:
@@ -94,8 +95,9 @@ class LoadingPromise(Protocol):
         ...
 
     def full_hit_tokens(self, seq: Sequence) -> int:
-        """Tokens of a waiting sequence that full attention has cached. If recurrent states have
-        more cached, or there are none, only those that all groups have.
+        """Tokens of a waiting sequence that full attention has cached, even if other layer groups
+        have fewer. If another group has more, or the model has no recurrent states, the tokens that
+        all groups have cached.
         """
         ...
 
@@ -124,8 +126,8 @@ class LoadingPromise(Protocol):
         ...
 
     def release_late(self, seq: Sequence) -> None:
-        """Free the blocks of a finished sequence, kept until its last step was processed, as vLLM
-        frees them then: the last group of layers first.
+        """Free the blocks of a finished sequence that were held until its last step was processed.
+        As in vLLM, blocks of the last layer group are freed first.
         """
         ...
 
@@ -136,8 +138,8 @@ class LoadingPromise(Protocol):
         ...
 
     def blocks_to_load(self, seq: Sequence) -> tuple[int, int]:
-        """(blocks that must be free for a load of all known tokens of `seq` to start, with nothing
-        cached; free blocks).
+        """(blocks needed to start a load of all known tokens of `seq` with nothing cached, free
+        blocks).
         """
         ...
 

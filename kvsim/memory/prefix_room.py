@@ -47,8 +47,9 @@ class PrefixRoom:
         """
 
     def depth_first(self, seqs: list[Sequence]) -> list[Sequence]:
-        """`seqs`, just looked up, in the order in which a depth-first walk of the tree meets the
-        ends of their prefixes. Branches of more of them come first. Without a tree: as given.
+        """Sort `seqs`, just looked up, by a depth-first walk of the radix tree, which visits
+        branches with more of these sequences first. A sequence comes where its cached prefix ends.
+        Without a tree the order is kept.
         """
         return seqs
 

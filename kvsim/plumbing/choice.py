@@ -68,7 +68,9 @@ class OneOf:
 
 
 class NameOf:
-    """Annotation of a text field that is a name in a registry; where as in `OneOf`."""
+    """Annotation of a text field with a name that must be registered in `registry`. where: key in
+    error messages.
+    """
 
     def __init__(self, registry: Registry[Any], where: str) -> None:
         self.registry = registry

@@ -67,7 +67,7 @@ def print_brief(result: Result, console: "Console", scenario: str) -> None:
     head = answer(result) or paragraphs(result)[0]
     pool = [*_pool(runs), *islice(turn_lines(result), _MOST_TURN_LINES), *tier_room(result)]
     after = [
-        # Settings of one server compare better than that.
+        # Between settings of one server the error is smaller, so several runs print none.
         *filter(None, [interval_in_brief(result.served)] if len(runs) == 1 else []),
         *(f"limit: {each}" for each in limits(runs, result.scenario)),
         *_next(result, scenario),
@@ -172,9 +172,8 @@ def _pool(runs: Sequence[RunSummary]) -> Iterator[str]:
 
 
 def _next(result: Result, scenario: str) -> Iterator[str]:
-    """The command to try next: capacity for several replicas, which the doctor does not support,
-    else doctor or run. Before it, for a load that was not measured, the command that lists what to
-    measure.
+    """The command to try next: `capacity` for several replicas, else `doctor` or `run`. For a
+    generated load `measure` comes first.
     """
     kind = (result.scenario.get("workload") or {}).get("kind")
     if kind in GENERATED and result.measured is None:

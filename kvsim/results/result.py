@@ -138,15 +138,17 @@ class Result:
 
     @property
     def served(self) -> str:
-        """The kind of servers that its step times were compared with, see `HostCost`. Empty if none
-        were, and with drafts: their error is not known.
+        """The kind of measured servers that gives the error of the step times (`HostCost.served`);
+        empty if no such servers were measured, and with drafts.
         """
         if self.scenario.get("speculative_config"):
             return ""
         return str(self.scenario.get("provenance", {}).get("served_points") or "")
 
     def _interval(self) -> dict[str, Any] | None:
-        """The range of measured / simulated; None where no servers were compared."""
+        """Range of measured / simulated latencies; None if no such servers were measured
+        (`served`).
+        """
         if not self.served:
             return None
         from kvsim.step_time.kernels.expected import interval_80

@@ -8,13 +8,13 @@ WHOLE_PPM = 1_000_000
 class Correction(NamedTuple):
     """A step of T tokens with C prefill chunks lasts scale * t + constant + token * T + chunk * C.
 
-    t: what the form says. constant_ps: host time; may be negative. token_ps: of every token the
-    step computes, as an all-reduce under tensor parallelism is. chunk_ps: of every prefill chunk.
-    scale_ppm: the scale in millionths; 1,000,000 changes nothing. It multiplies each coefficient of
-        the form, which stays
-    integer, so that runs of steps still sum in closed form. sequence_ps: of every sequence of the
-    step. prompts_ps: of a step that computes prompts; prompt_token_ps: of each of their tokens.
-    prompt_launch_ps: more for the least time that the kernels of such a step take.
+    t: the time of the step-time form. constant_ps: host time; may be negative. token_ps: for every
+    token of the step, such as an all-reduce under tensor parallelism. chunk_ps: for every prefill
+    chunk. scale_ppm: the scale in millionths; 1,000,000 changes nothing. It multiplies each
+    coefficient of the form and rounds it, so that runs of steps still sum in closed form.
+    sequence_ps: for every sequence of the step. prompts_ps: for a step that computes prompts;
+    prompt_token_ps: for each of its prompt tokens. prompt_launch_ps: added to the launch time of
+    such a step, the least time that its kernels take.
     """
 
     constant_ps: int = 0

@@ -23,33 +23,36 @@ EVERY_PART = frozenset((STAGES, DRAFTS, TRANSFERS, SPECIAL, CONNECTORS, LOCKSTEP
 
 
 class ServerParts(NamedTuple):
-    """The parts of one server or fleet, as far as the caller knows them.
+    """The properties of one server or fleet that decide which combinations are supported, as far as
+    the caller knows them.
 
-    stages: pipeline stages. depth: steps in flight. ahead: asynchronous scheduling. swaps: victims
-    are swapped. semantics: version of vLLM that schedules, if it is before 0.33. allocator: kind of
-    the allocator. no_slots: it has no slots for drafts. hicache: SGLang's host memory. storage: a
-    storage after that. decodes: the replica only decodes. sglang: the scheduler is SGLang's; None:
-    not known. unplanned: layers have windows or states, and blocks are not planned for them.
-    layers: kinds of layers beyond full attention, of "windows", "states", "own blocks" and
-    "chunks". tables: number of block tables. grouped: layers are in groups of blocks. stage_bytes:
-    bytes of a block, on each stage. full_blocks: tokens of a block of each kind of full attention.
-    parted: hits could end inside blocks of states, where no block of some window ends. rules: name
-    of the version of vLLM that fails with `parted`, or with several `full_blocks`. caches: the
-    device has a prefix cache. options: (name, value) of allocator options that are set.
+    stages: pipeline stages. depth: steps in flight. ahead: asynchronous scheduling. swaps:
+    preempted sequences are swapped. semantics: version of vLLM's scheduler if it is before 0.33.
+    allocator: kind of the allocator. no_slots: the allocator has no slots for drafts. hicache:
+    SGLang's hierarchical cache. storage: L3 storage of that cache. decodes: a decode replica.
+    sglang: the scheduler is SGLang's; None: not known. unplanned: layers have windows or states,
+    and no block groups are planned for them. layers: kinds of layers other than full attention:
+    "windows", "states", "own blocks" and "chunks". tables: number of block tables. grouped: layers
+    are in block groups. stage_bytes: bytes of a block on each stage. full_blocks: block size in
+    tokens of each kind of full attention. parted: hits could end inside blocks of states at places
+    where no block of some window ends. rules: version of vLLM that fails with `parted`, or with
+    several `full_blocks`. caches: the device has a prefix cache. options: (name, value) of
+    allocator options that are set.
 
     tiers: kinds of `[[tier]]` tables. place: index of the tier that is checked. serves: parts that
-    the tier works with. connector: there is a KV connector, of a tier or not. shared: key of a tier
-    that replicas share. drafts: speculative decoding. one_pass: the drafter drafts all tokens in
-    one pass. looks_up: drafts are found in the text. unlike: this version schedules drafts by other
-    rules. transfers: engine of prefill and decode replicas; "other" if neither vLLM nor SGLang.
-    schedulers: kinds on both sides. export: format that starts the server. special: "items" or "an
-    adapter", if a request has one. asker: id of that request. schedules: parts that the scheduler
-    works with. whole_form: a step-time form of whole models. context: GPUs that share a context.
+    the tier works with. connector: there is a KV connector, of a tier or of P/D disaggregation.
+    shared: key of a tier that replicas share. drafts: speculative decoding. one_pass: the drafter
+    drafts all tokens in one pass. looks_up: drafts are found in the text, as by ngram. unlike: this
+    version schedules drafts by other rules. transfers: engine of prefill and decode replicas;
+    "other" if neither vLLM nor SGLang. schedulers: kinds of scheduler on both sides. export: format
+    of an export that starts the server. special: "items" or "an adapter", if a request has one.
+    asker: id of that request. schedules: parts that the scheduler works with. whole_form: a
+    step-time form of whole models. context: number of GPUs that share a context.
 
-    lockstep: data-parallel ranks step together. no_tiers: without connectors, as under
-    `sglang-dp`. changes: replicas start or die. failure: key that
-    names replica `dies`, which fails. cells: cells of the fleet. clients: the number of requests in
-    flight is limited. alone: there is one replica.
+    lockstep: data-parallel ranks step together. no_tiers: these ranks have no KV connector, as
+    under `sglang-dp`. changes: replicas start or fail. failure: key of the failure of replica
+    `dies`. cells: number of cells of the fleet. clients: the number of requests in flight is
+    limited. alone: there is one replica.
     """
 
     stages: int = 1

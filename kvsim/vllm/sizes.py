@@ -86,9 +86,9 @@ class Sizes:
     def cacheable(self, tokens: int, block_size: int, *, drops: bool, redrafted: int = 0) -> int:
         """Number of `tokens` computed tokens that may be cached in blocks of block_size tokens.
 
-        They end at the last place where a hit can end, or one block later where hits lose their
-        last one. redrafted: last tokens that chained draft modules may write again, in groups with
-        hits that lose a block.
+        This is the last place where a hit can end; one block more if hits drop their last block
+        (drops). redrafted: last tokens that chained draft modules may write again, which are then
+        left out.
         """
         if not drops:
             return tokens if self.inner else tokens // self.whole * self.whole

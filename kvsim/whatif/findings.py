@@ -118,8 +118,8 @@ class Findings:
     title: the question. facts: labelled counts of what was simulated. sentences: the verdict first.
     scenario: the tables that were simulated; empty if nothing was. data: the JSON answer. details:
     sentences that a terminal omits. interval: the expected error of the seconds. brief_interval:
-    likewise in one line, for a short answer. num_verdict: how many of the sentences the page shows
-    on its first screen.
+    that error in one line, for a short answer. num_verdict: how many of the sentences the page
+    shows on its first screen.
     """
 
     title: str

@@ -20,8 +20,8 @@ TokenLimit = PositiveInt | Literal["max_model_len"]
 
 
 class PriorityClass(Options):
-    """A share of the requests and their priority; a lower priority runs first. Under SGLang a
-    higher one does, unless schedule_low_priority_values_first is set.
+    """A share of the requests and their priority; under vLLM a lower priority runs first. Under
+    SGLang a higher one does, unless schedule_low_priority_values_first is set.
     """
 
     priority: int

@@ -1,8 +1,9 @@
-"""Conversations in rounds: the next turn of all of them begins when all have their answers.
+"""Conversations in rounds: each turn begins when all conversations have the answer to the turn
+before.
 
-So do SGLang's multi-turn benchmark (bench_multiturn.py --enable-round-barrier) and others that
-print hits by round. With --ready-queue-policy random each round comes in an order of its own. Part
-of a small cache is then hit; if the order is always the same, none is.
+SGLang's multi-turn benchmark does so (bench_multiturn.py --enable-round-barrier), like others that
+print cache hits by round. With --ready-queue-policy random each round shuffles the conversations,
+and a small cache then hits some of them. With a fixed order it hits none.
 """
 
 from collections.abc import Sequence
@@ -22,8 +23,8 @@ def in_rounds(
     order: RoundOrder,
     seed: int,
 ) -> list[list[Request]]:
-    """The conversations with each turn's requests after the last answer of the turn before, at the
-    gaps of `arrivals`. Their own pauses come on top.
+    """The conversations, with each turn delayed until all answers of the turn before. The requests
+    of a turn are spaced by `arrivals`; pauses of the conversations are added.
     """
     made = [list(conversation) for conversation in conversations]
     for turn in range(max(map(len, made), default=0)):

@@ -40,8 +40,9 @@ class Sessions(WorkloadOptions):
     prefixes that the conversation begins with. items: images, sounds and videos, placed before the
     user's message. max_context: a conversation ends before the turn that would not fit, prompt and
     output. In a closed loop a user starts the next conversation after the last answer of the one
-    before. rounds: "in-order" or "random": the n-th turn of all conversations begins when the turn
-    before it is answered in all of them. The turns then come by `arrivals`, in that order.
+    before. rounds: a turn begins when all conversations have the answer to the turn before. Its
+    requests are spaced by `arrivals`, with the conversations in order of their start ("in-order")
+    or shuffled ("random").
     """
 
     num_sessions: RequestCount

@@ -15,7 +15,8 @@ from kvsim.request import Request
 
 LISTS = ("lookup", "loads", "stores", "store_fail", "cpu_evicted", "flush", "xfer", "done")
 KEPT_FOR = ("loads", "stores", "store_fail", "flush", "xfer", "done")
-OF_WORKER = ("wait", "xfer", "done")  # of a rank, known when all have called for the forward
+# Under data parallelism known only when all ranks have called for the forward.
+OF_WORKER = ("wait", "xfer", "done")
 
 
 class ConnectedRows(VllmRows):
@@ -74,7 +75,7 @@ class ConnectedRows(VllmRows):
         assert isinstance(scheduler, ContinuousScheduler)
         events = self.journal.take()
         further = self.further(scheduler, plan, events)
-        launched = "wait" in events  # else a later call of `polled` decides
+        launched = "wait" in events  # a data-parallel rank launches later, see `polled`
         kept = any(events.get(key) for key in self.kept_for)
         if not launched or kept or not plan.empty or plan.preempted:
             before = len(self.rows)
@@ -102,7 +103,9 @@ class ConnectedRows(VllmRows):
             self.drop(row)
 
     def _is_kept(self, row: Row) -> bool:
-        """Whether anything happened in the iteration of `row`."""
+        """Whether the iteration of `row` scheduled or preempted a request, or has an event that the
+        recording lists.
+        """
         return bool(row["sched"] or row["preempted"] or any(row.get(key) for key in self.kept_for))
 
     def times(self, plan: Plan, events: dict[str, list[Any]]) -> Row:

@@ -18,12 +18,12 @@ from kvsim.sequence import Sequence
 
 
 class RecordedNames:
-    """Names of blocks: the first request of the case with this content, and the block's index in
-    it.
+    """Names of blocks as the recorder wrote them: a request and the index of the block in it. The
+    request is the first of the case with the same content.
 
     A request's content is its prompt and its output without the last token. size: tokens per block.
-    groups: number of block tables; with several, names are of the request itself, and end with the
-    table.
+    groups: number of block tables. With several tables a name has the request itself, and ends with
+    the number of the table.
     """
 
     def __init__(self, requests: Iterable[CaseRequest], size: int, groups: int) -> None:
@@ -43,7 +43,7 @@ class RecordedNames:
         return len(self._ends) > 1
 
     def of(self, name: str) -> list[list[str]]:
-        """The names of a request's blocks, in each table."""
+        """Names of the blocks of request `name`: one list for each table."""
         return [[each + end for each in self._of[name]] for end in self._ends]
 
 
@@ -91,7 +91,7 @@ class SimpleRows(ConnectedRows):
         assert isinstance(scheduler, ContinuousScheduler)
         assert self._simple is not None
         asking: Iterable[Sequence] = events.pop("asking", ())
-        if self.blocks.several_tables:  # this recorder named the blocks of all requests, each time
+        if self.blocks.several_tables:  # the recording then looks up all requests in each row
             queues = scheduler.connection.queues
             assert isinstance(queues.waiting, FcfsQueue | PriorityQueue)
             asking = (*queues.waiting.in_order, *queues.holding, *scheduler.running)

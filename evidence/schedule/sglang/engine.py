@@ -54,7 +54,7 @@ class SglangEngine(Options):
 
     @property
     def may_preempt(self) -> bool:
-        """Whether rows of such engines list requests preempted for more urgent ones."""
+        """Whether the rows of this engine list requests retracted for more urgent ones."""
         return self.priority_scheduling or self.schedule_policy not in ("fcfs", "lpm")
 
     @property

@@ -8,9 +8,9 @@ LARGEST_POOL = 1 << 30  # tokens
 
 
 class SglangRequest(CaseRequest):
-    """A recorded request. max_tokens: limit that it asks for, by default `out`; if `out` is less,
-    it stops there by itself. ignore_eos: the request's flag of that name. routing_key: the header
-    of that name.
+    """A recorded request. max_tokens: the limit that its client declares, by default `out`; if
+    `out` is less, the request stops by itself after `out` tokens. ignore_eos: the flag of that
+    name. routing_key: the header x-smg-routing-key.
     """
 
     max_tokens: int | None = Field(None, ge=1)

@@ -15,7 +15,9 @@ from kvsim.sequence import Sequence
 
 
 class SglangRows(Rows):
-    """One row per batch that ran. preempts: rows list requests preempted for more urgent ones."""
+    """One row per batch that ran. preempts: rows list requests that were retracted for more urgent
+    ones.
+    """
 
     def __init__(
         self, by_step: deque[tuple[int, list[Request]]], *, preempts: bool = False
@@ -54,7 +56,7 @@ class SglangRows(Rows):
     def row(
         self, scheduler: SglangScheduler, plan: Plan, now_ps: int, members: list[Sequence]
     ) -> Row:
-        """The row of a step that computes `members`."""
+        """The row of a step. members: the requests that it computes."""
         tree = _radix(scheduler).tree
         sched = [
             [*_scheduled(scheduler, plan, seq), *self.scheduled(scheduler, seq)] for seq in members

@@ -22,7 +22,9 @@ class SglangSchedule(Case):
 
     @property
     def sent(self) -> tuple[SglangRequest, ...]:
-        """The requests; one without a priority is the least urgent of all, as in SGLang."""
+        """The requests as the engine receives them; one without a priority is the least urgent, as
+        in SGLang.
+        """
         if not self.engine.priority_scheduling:
             return self.requests
         worst = sys.maxsize if self.engine.low_priority_values_first else -sys.maxsize - 1

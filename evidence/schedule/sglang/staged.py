@@ -1,4 +1,4 @@
-"""A schedule recorded from SGLang over pipeline stages."""
+"""Schedules recorded from SGLang with pipeline stages."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ from kvsim.step_time.stages import StageTimes
 
 
 class MicroBatchRows(SglangRows):
-    """Rows with the place of each micro-batch, when it ends on each of `stages` stages, and when
-    its outputs are processed.
+    """Rows with the index of each micro-batch, its end on each of `stages` stages, and the time at
+    which its outputs are processed.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class MicroBatchRows(SglangRows):
 
 
 class MicroBatchCase(SglangSchedule):
-    """A schedule over `stages` stages, each of which takes the case's cost of a step."""
+    """A schedule with `stages` pipeline stages. Each stage takes the cost of a step in the case."""
 
     stages: int = Field(ge=2, le=64)
     pp_max_micro_batch_size: int | None = Field(None, ge=1)

@@ -1,1 +1,1 @@
-"""Schedules recorded from data-parallel attention ranks of SGLang, which step together."""
+"""Schedules recorded from data-parallel attention ranks of SGLang in lockstep."""

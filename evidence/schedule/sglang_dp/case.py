@@ -1,4 +1,4 @@
-"""Schedules recorded from data-parallel attention ranks of SGLang."""
+"""A schedule recorded from data-parallel attention ranks of SGLang in lockstep."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,13 +20,13 @@ from kvsim.request import Request, Stream
 
 
 class RankRequest(SglangRequest):
-    """A recorded request. rank: the rank that computes it."""
+    """A recorded request. rank: index of the rank that computes it."""
 
     rank: int = Field(ge=0, le=63)
 
 
 class RanksCase(SglangSchedule):
-    """A schedule of `ranks` ranks of one server; `engine` has the settings of each."""
+    """A schedule of `ranks` data-parallel ranks of one server. engine: settings of each rank."""
 
     ranks: int = Field(ge=1, le=64)
     requests: tuple[RankRequest, ...]
@@ -50,7 +50,9 @@ class RanksCase(SglangSchedule):
         return [{"side": rank, **row} for rank, rows in steps.items() for row in rows]
 
     def replica_spec(self) -> ReplicaSpec:
-        """A rank, with the conservativeness that SGLang lowers for ranks."""
+        """Specification of one rank. SGLang lowers schedule_conservativeness for data-parallel
+        ranks.
+        """
         lowered = DP_CONSERVATIVENESS * self.engine.schedule_conservativeness
         update = {"schedule_conservativeness": lowered}
         return self.engine.model_copy(update=update).replica_spec()

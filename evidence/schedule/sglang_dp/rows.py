@@ -1,4 +1,4 @@
-"""Rows of a data-parallel attention rank of SGLang: one per step of all ranks."""
+"""Rows of one data-parallel attention rank of SGLang: one row for each step of all ranks."""
 
 from collections import deque
 
@@ -10,7 +10,7 @@ from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 
 
 class AttentionRankRows(SglangRows):
-    """Rows of one rank; where it alone computes nothing, the row has mode `idle`."""
+    """Rows of one rank. A dummy step, in which only other ranks compute, has mode `idle`."""
 
     def __init__(self) -> None:
         super().__init__(deque())

@@ -85,7 +85,7 @@ class VllmSpeculation(Options):
 
 
 def _over_gpus(engine: Any) -> Any:
-    """Settings of an engine with the block size of all GPUs that share a context together."""
+    """Engine settings in which block_size covers the tokens of all decode-context-parallel GPUs."""
     num = engine.get("decode_context_parallel_size", 1) if isinstance(engine, dict) else 1
     if not isinstance(num, int) or num == 1:
         return engine
@@ -107,10 +107,10 @@ class VllmEngine(Options):
     (None: dense), scheduler_block_size, prefix_match_unit and hit_alignment in tokens,
     max_in_flight_tokens, mamba_cache_mode, speculative. max_num_encoder_input_tokens,
     encoder_cache_size: for multimodal models. max_loras: for LoRA. pipeline_parallel_size: number
-    of stages, each of which takes the case's cost of a step. data_parallel_size: number of ranks
-    that compute each forward together. dp_sync_interval: iterations between their agreements.
-    decode_context_parallel_size: GPUs that share the tokens of a sequence; block_size is then that
-    of all of them together.
+    of stages; each stage takes the cost of a step in the case. data_parallel_size: number of ranks
+    that compute each forward together. dp_sync_interval: iterations between two agreements of these
+    ranks. decode_context_parallel_size: number of GPUs that share the tokens of a sequence;
+    block_size then counts the tokens of a block on all of them.
     """
 
     num_gpu_blocks: int = Field(ge=2, le=MOST_TOKENS)

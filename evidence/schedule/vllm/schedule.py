@@ -30,9 +30,10 @@ Accepted = Annotated[int, Field(ge=0, le=1000)]
 
 
 class VllmRequest(CaseRequest):
-    """A recorded request. accept: as the case's, for this request only. out = 0: a pooling request.
-    items: multimodal placeholders of the prompt as [start, tokens, name of the content]. adapter:
-    name of a LoRA adapter. rank: data-parallel rank to which it goes.
+    """A recorded request. accept: accepted drafts of each of its verifications; None: those of the
+    case. out: 0 for a pooling request. items: multimodal placeholders of the prompt as [start,
+    tokens, name of the content]. adapter: name of a LoRA adapter. rank: index of its data-parallel
+    rank.
     """
 
     out: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
@@ -127,7 +128,9 @@ class VllmSchedule(Case):
 
 
 def acceptance(accept: tuple[int, ...], requests: Iterable[VllmRequest]) -> RecordedAcceptance:
-    """The drafts accepted of all requests, and of those that have some of their own."""
+    """The accepted drafts of each verification. accept: for all requests without a list of their
+    own.
+    """
     own = {
         name: request.accept
         for request in requests

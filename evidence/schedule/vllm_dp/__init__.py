@@ -1,1 +1,1 @@
-"""Schedules recorded from data-parallel ranks of vLLM that compute each forward together."""
+"""Replay of vLLM data-parallel ranks that compute each forward together."""

@@ -1,4 +1,4 @@
-"""Replays data-parallel ranks of vLLM that compute each forward together."""
+"""Replay of vLLM data-parallel ranks that compute each forward together."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,8 +17,8 @@ from kvsim.step_time.form import StepTime
 class RanksReplay:
     """The simulated ranks of one server on one clock.
 
-    ranks: specification of each rank, and the observer that writes its rows. rank_of: rank of each
-    request. sync_steps: iterations between two agreements.
+    ranks: for each rank its specification, and the observer that writes its rows. rank_of: rank
+    index by request id. sync_steps: iterations between two agreements of the ranks.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RanksReplay:
         self._engines[self._rank_of[request.id]].submit(request)
 
     def rows(self) -> list[Row]:
-        """Simulate, and return the rows of all ranks and their forwards."""
+        """Run the simulation; returns the rows of all ranks, then those of the forwards."""
         self._env.run()
         found = [
             {"side": f"rank {number}", **row}

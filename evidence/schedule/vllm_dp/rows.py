@@ -1,4 +1,4 @@
-"""Rows of data-parallel ranks that compute each forward together."""
+"""Rows of vLLM data-parallel ranks that compute each forward together."""
 
 from evidence.schedule.rows import Row, Rows
 from evidence.schedule.ticks import TICK_PS
@@ -9,7 +9,9 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 
 
 class RankRows(Observer):
-    """Adds to the rows of one rank the forward of each step, and when it computed."""
+    """Adds to each row of one rank the number of its forward, and the start and end of that
+    forward.
+    """
 
     def __init__(self, rows: Rows, ranks: Ranks) -> None:
         self._inner, self._ranks = rows, ranks
@@ -55,7 +57,7 @@ class RankRows(Observer):
 
 
 def forward_rows(ranks: Ranks) -> list[Row]:
-    """The forwards of all ranks as rows, in the form of recordings."""
+    """The forwards of all ranks as rows in the form of a recording."""
     return [
         {
             "side": "forwards",
@@ -72,5 +74,7 @@ def forward_rows(ranks: Ranks) -> list[Row]:
 
 
 def tick_of(now_ps: int, *, first: bool) -> int:
-    """The tick in which an iteration begins. The recorder's clock had no second one in tick 0."""
+    """The tick in which an iteration begins. In recordings only the first iteration has tick 0;
+    later ones that begin in it have tick 1.
+    """
     return now_ps // TICK_PS or int(not first)

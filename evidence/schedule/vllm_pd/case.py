@@ -46,8 +46,8 @@ SIDES = ("prefill", "decode")
 
 
 class RecordedNixl(Options):
-    """Settings of NixlConnector, as vLLM resolved them; times in ticks. backoff: last tokens of a
-    prompt that the prefill engine leaves to the decode engine.
+    """Settings of NixlConnector, as vLLM resolved them; times in ticks. backoff: last prompt tokens
+    that the prefill engine leaves to the decode engine.
     """
 
     role: Literal["kv_producer", "kv_consumer", "kv_both"]
@@ -132,12 +132,11 @@ class PairRequest(VllmRequest):
 
 
 class VllmPairCase(RecordedCase):
-    """A schedule of two vLLM engines; rows of the prefill engine come before those of the decode
-    engine.
+    """A schedule of a prefill and a decode engine of vLLM; rows of the prefill engine come first.
 
-    proxy: ticks from the prefill engine's answer to the arrival at the decode engine. transfer:
-    durations of copies to and from the prefill engine's host memory. accept: number of drafts that
-    each verification of the decode engine accepts, in order.
+    proxy: ticks from the prefill engine's answer to the request's arrival at the decode engine.
+    transfer: durations of copies to and from the prefill engine's host memory. accept: number of
+    accepted drafts of each verification of the decode engine, in order.
     """
 
     recognised_by: ClassVar[str] = "engine.prefill"
@@ -199,13 +198,13 @@ class VllmPairCase(RecordedCase):
 
 
 def _name(number: int, ranks: int) -> str:
-    """The name of a decode engine in rows."""
+    """Name of a decode engine in rows: with several ranks it ends with the rank."""
     return "decode" if ranks == 1 else f"decode {number}"
 
 
 class PairReplay:
-    """The two simulated engines on one clock. The decode engine may have several ranks that compute
-    each forward together.
+    """Both simulated engines on one clock. The decode engine may have several data-parallel ranks
+    that compute each forward together.
     """
 
     def __init__(self, case: VllmPairCase) -> None:
@@ -255,8 +254,8 @@ class PairReplay:
         return rows + forward_rows(self._together)
 
     def _stalled(self) -> None:
-        """The decode engine can never go on: end when no request is to come, as the recorder does.
-        The engine's heartbeats would let no lease end.
+        """End the replay if no request will arrive, as the recorder does, since the decode engine
+        cannot continue. Otherwise its heartbeats would extend leases for ever.
         """
         if not self._to_come:
             for engine in (self._prefill, *self._decode):
@@ -347,9 +346,7 @@ class PairReplay:
         rows: PairRows,
         observer: Observer | None = None,
     ) -> Engine:
-        """An engine of either side. observer: what observes it for its rows, if not the rows
-        themselves.
-        """
+        """One engine of the pair. observer: writes its rows; None: `rows` itself does."""
         decodes = engine is self._case.engine.decode
         connector.idle_ps = self._case.link.idle * TICK_PS
         connector.poll_ps = self._case.link.launch * TICK_PS

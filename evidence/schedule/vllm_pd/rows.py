@@ -22,14 +22,14 @@ KEPT_FOR = ("reads", "received", "sent", "expired")  # iterations without tokens
 
 
 class PairRows(VllmRows):
-    """Rows of one engine's iterations with tokens, a preemption, or a read or free for the other
-    engine.
+    """Rows of one engine's iterations that have tokens, a preemption, or a read or free for the
+    other engine.
 
     defers: whether the engine defers frees of blocks that a step in flight may write. fails:
     whether a failed read ends its request. lists: fields that a connector writes. kept_for: fields
-    for which a row without tokens is written. ranked: the engine is one of several ranks, which may
-    launch a step after it is scheduled. stalled: called when requests wait and only an
-    arrival can change that.
+    for which an iteration without tokens also has a row. ranked: the engine is one of several
+    data-parallel ranks, which may launch a step after it is scheduled. stalled: called when
+    requests wait and only an arrival can change that.
     """
 
     stalled: Callable[[], None] = staticmethod(lambda: None)
@@ -145,7 +145,9 @@ def kept_blocks(scheduler: ContinuousScheduler) -> int:
 
 
 def _handed_out(scheduler: ContinuousScheduler, seq: Sequence) -> int:
-    """Number of blocks with computed tokens; of recurrent states, the running one of each group."""
+    """Number of blocks of a finished request that are held for transfer: blocks with computed
+    tokens, and one recurrent state of each group.
+    """
     allocator = scheduler.allocator
     assert isinstance(allocator, PagedAllocator)
     held, skipped = allocator.held_blocks(seq), scheduler.connection.blocks.tables_of(seq)[1]

@@ -85,7 +85,7 @@ def answer_llamacpp(
 
 
 def _model(name: str) -> "GgufModel":
-    """The model of a GGUF file, or of a name or a config.json."""
+    """The model of a GGUF file, of a config.json, or of a model's name."""
     from kvsim.llamacpp.from_config import model_from_config
     from kvsim.llamacpp.gguf_file import read_gguf
     from kvsim.model.options import ModelOptions

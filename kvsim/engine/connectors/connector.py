@@ -143,8 +143,8 @@ class DeviceBlocks(Protocol):
         ...
 
     def keys_of(self, seq: Sequence, start: int, end: int, group: int) -> list[int]:
-        """Cache keys of the blocks `start` to `end` - 1 of a sequence; see `HoldingPromise`, as for
-        the next five methods.
+        """Cache keys (block hashes) of the blocks `start` to `end` - 1 of a sequence. This method
+        and the next five are those of `HoldingPromise`.
         """
         ...
 

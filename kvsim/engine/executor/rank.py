@@ -1,8 +1,9 @@
-"""Executor of one data-parallel rank that computes each forward with the other ranks. They share
-the experts of a mixture of experts (vLLM 0.33, v1/engine/core.py `DPEngineCoreProc.run_busy_loop`).
+"""Engine loop of one vLLM data-parallel rank of a mixture of experts (0.33, v1/engine/core.py,
+`DPEngineCoreProc.run_busy_loop`). All ranks compute each forward pass together.
 
-Every iteration of the engine hands its worker one forward: a step with tokens, or a dummy. The
-engine waits for outputs and for dummies, and in some iterations for the other ranks (ranks.py).
+In every iteration the engine passes one forward to its worker: a step with tokens, or a dummy
+forward. The engine waits for the outputs of steps and for dummies. In some iterations it also waits
+until all ranks have agreed (`Ranks.agree`).
 """
 
 from collections.abc import Generator, Iterable
@@ -26,7 +27,7 @@ NAP_PS = 10**9  # vllm/v1/engine/core.py: 1 ms after an iteration without tokens
 
 
 class OtherRanks(Protocol):
-    """The ranks of a server, as one of them sees them; see `Ranks`."""
+    """The interface of `Ranks` that the executor of one rank uses."""
 
     @property
     def goes_on(self) -> bool: ...
@@ -43,8 +44,8 @@ class OtherRanks(Protocol):
 class RankExecutor(Executor):
     """Launches the steps of one rank.
 
-    connected: the rank has a KV connector. worker: computes what the engine hands over. wakes:
-    another rank has started a wave.
+    connected: whether the rank has a KV connector. worker: runs the forwards that the engine passes
+    to it. wakes: set when another rank starts a wave; the next iteration then joins the wave.
     """
 
     def __init__(self, core: EngineCore, ranks: OtherRanks, *, connected: bool) -> None:
@@ -60,7 +61,7 @@ class RankExecutor(Executor):
             waits=not core.steps_ahead,
         )
         self._calls: dict[Plan, Call] = {}
-        self._unknown: dict[Plan, int] = {}  # stands for the end of a step, which is not known yet
+        self._unknown: dict[Plan, int] = {}  # placeholder for the end of a step, not known yet
         self._num_calls = 0
         self._schedules = self._ended = self._in_wave = False
         self.wakes = False
@@ -85,8 +86,8 @@ class RankExecutor(Executor):
         return self._schedules
 
     def launch(self, plan: Plan) -> None:
-        """Hand `plan` to the worker. Its times are known when all ranks have handed over that
-        forward.
+        """Pass `plan` to the worker. Its start and end are set (`computed`) when all ranks have
+        passed on their forward of the same number.
         """
         self._copy_to_host(plan)
         core, now = self._core, self._core.now_ps
@@ -143,10 +144,11 @@ class RankExecutor(Executor):
 
     @property
     def _has_requests(self) -> bool:
-        """Whether the engine calls schedule(): sequences wait, run or load, copies are in flight,
-        or sequences ended that the worker has not heard of.
+        """Whether the engine calls schedule().
 
-        A request that arrives counts from the next iteration on.
+        It does if sequences wait, run or load, or copies are in flight, or the worker has not yet
+        received the ids of finished sequences. A request that arrives counts from the next
+        iteration on.
         """
         goes_on = self._copier is not None and self._copier.goes_on
         return self._unfinished or self._ended or goes_on
@@ -158,8 +160,8 @@ class RankExecutor(Executor):
     # --- with the other ranks -------------------------------------------------------------------
 
     def _dummy(self, plan: Plan) -> Generator[simpy.Event, None, None]:
-        """End an iteration without tokens: sleep if the scheduler has something, and compute a
-        dummy.
+        """End an iteration without tokens: sleep 1 ms if the scheduler has requests, then compute a
+        dummy forward.
         """
         core = self._core
         if self._stuck and core.gave_way(plan):
@@ -189,8 +191,8 @@ class RankExecutor(Executor):
         )
 
     def _agree(self, *, unfinished: bool) -> Generator[simpy.Event, None, None]:
-        """Count the forward of this iteration; from time to time, agree with the other ranks on
-        whether the wave goes on.
+        """Count the forward of this iteration. In the first one and in every sync_steps-th one,
+        agree with the other ranks on whether the wave continues.
         """
         self._num_forwards += 1
         if not self._ranks.agrees_after(self._num_forwards):
@@ -201,7 +203,7 @@ class RankExecutor(Executor):
             self._in_wave, self._num_forwards = False, 0
 
     def _answered(self, call: Call) -> Generator[simpy.Event, None, None]:
-        """Wait for the worker's answer to `call`."""
+        """Wait until the worker returns the output of `call`."""
         core = self._core
         if call.ready_ps is None:
             self._books.open()
@@ -218,8 +220,8 @@ class RankExecutor(Executor):
             self._books.idled(now, core.now_ps)
 
     def computed(self, call: Call, poll_ps: int) -> None:
-        """The worker has taken `call`, with all times known: set those of its plan. poll_ps: when
-        it polls for copies.
+        """Set the times of the plan of `call`, which the worker has launched. poll_ps: time at
+        which the worker polls for finished copies.
         """
         plan = call.plan
         if plan is None:

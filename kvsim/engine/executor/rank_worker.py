@@ -1,5 +1,5 @@
-"""The worker of a data-parallel rank, one thread: it takes the engine's calls in order (vLLM 0.33,
-v1/worker/gpu/model_runner.py, v1/worker/gpu/dp_utils.py).
+"""The worker of a data-parallel rank, one thread that executes the engine's calls in order (vLLM
+0.33, v1/worker/gpu/model_runner.py, v1/worker/gpu/dp_utils.py).
 """
 
 from collections import deque
@@ -11,12 +11,12 @@ from kvsim.engine.plan import Plan
 
 
 class Call:
-    """One call of a rank's worker. at_ps: when the engine makes it. plan: the step; None: a dummy
-    forward. own_ps: how long its forward would take without the other ranks.
+    """One call of a rank's worker. at_ps: time of the call. plan: the step; None: a dummy forward.
+    own_ps: duration of its forward on this rank alone.
 
-    start_ps, end_ps: when its forward computes. held_up_ps: time for which copies delay its launch.
-    ready_ps: when the engine can have the answer; None: not known yet. launched: occurs when it is
-    known.
+    start_ps, end_ps: start and end of its forward on the GPUs. held_up_ps: delay of its launch by
+    copies. ready_ps: time at which the engine can read the output; None until the call is launched.
+    launched: an event, triggered when ready_ps is set.
     """
 
     def __init__(self, at_ps: int, plan: Plan | None, own_ps: int) -> None:
@@ -27,15 +27,15 @@ class Call:
 
     @property
     def is_forward(self) -> bool:
-        """Whether all ranks compute it together: it has tokens, or is a dummy."""
+        """Whether the call is a forward of all ranks: it has tokens, or is a dummy."""
         return self.plan is None or not self.plan.empty
 
 
 class RankWorker:
-    """The calls of one rank that are not launched yet, and the times of the last one.
+    """The calls of one rank that are not launched yet, and the times of the last launched one.
 
-    dummy_ps: duration of a dummy forward. waits: the thread waits for the end of a forward with
-    tokens (without asynchronous scheduling). token_ps: end of the last forward with tokens.
+    dummy_ps: duration of a dummy forward. waits: without asynchronous scheduling, the thread waits
+    for the end of each forward with tokens. token_ps: end of the last forward with tokens.
     """
 
     def __init__(self, dummy_ps: int, connector: Connector, *, waits: bool) -> None:
@@ -44,20 +44,21 @@ class RankWorker:
         self._free_ps = self._answered_ps = self.token_ps = 0
 
     def meets_at(self) -> int | None:
-        """When the thread can launch the next forward; None: no forward is called for. Calls
-        without tokens must have been taken before.
+        """Earliest time at which the thread can launch the next forward; None: no call is queued.
+        Calls without tokens must be taken first (`take_empty`).
         """
         return max(self.calls[0].at_ps, self._free_ps) if self.calls else None
 
     @property
     def own_ps(self) -> int:
-        """How long the next forward would take without the other ranks."""
+        """Duration of the next forward on this rank alone."""
         call = self.calls[0]
         return self._dummy_ps if call.plan is None else call.own_ps
 
     def take_empty(self, computed_ps: int) -> tuple[Call, int] | None:
-        """Take the next call if it has no tokens: (call, when copies are polled for). None: there
-        is none, or it is a forward. computed_ps: end of the forwards launched so far.
+        """Execute the next call if it is a step without tokens; returns (call, time of its poll for
+        copies). None: no call is queued, or the next one is a forward. computed_ps: end of the
+        forwards launched so far.
         """
         if not self.calls or self.calls[0].is_forward:
             return None
@@ -71,8 +72,8 @@ class RankWorker:
         return call, self._free_ps
 
     def launch(self, meet_ps: int, computed_ps: int) -> int:
-        """Submit the copies that precede the next forward, for which all ranks have met at meet_ps;
-        returns when it can be launched.
+        """Submit the copies that precede the next forward, which all ranks can launch at meet_ps at
+        the earliest. Returns the time at which this rank can launch it.
         """
         call = self.calls[0]
         if call.plan is None:
@@ -83,8 +84,8 @@ class RankWorker:
         return launch_ps
 
     def compute(self, launch_ps: int, start_ps: int, end_ps: int) -> tuple[Call, int]:
-        """Take the next forward, launched at launch_ps: (call, when copies are polled for). All
-        ranks compute it from start_ps to end_ps.
+        """Execute the next forward, launched at launch_ps and computed by all ranks from start_ps
+        to end_ps. Returns (call, time of its poll for copies).
         """
         call = self.calls.popleft()
         call.start_ps, call.end_ps = start_ps, end_ps
@@ -100,7 +101,9 @@ class RankWorker:
         return call, poll_ps
 
     def _answer(self, call: Call, ready_ps: int) -> None:
-        """Note when the answer is there: after those to earlier calls."""
+        """Set the time at which the engine can read the output of `call`: not before those of
+        earlier calls.
+        """
         call.ready_ps = self._answered_ps = max(ready_ps, self._answered_ps)
         if call.launched is not None:
             call.launched.succeed()

@@ -102,8 +102,8 @@ class TierCopies:
         return self._loads[-1][0] if self._loads else 0
 
     def submit_loads(self, *, for_step: bool = True) -> None:
-        """Submit the queued loads as one copy, layer by layer. for_step: the layers of the next
-        step wait for it.
+        """Submit the queued loads as one copy, layer by layer. for_step: each layer of the next
+        step waits for its own layer of the copy.
         """
         loads = self.loads.take()
         if not loads:

@@ -24,14 +24,14 @@ _start, _end = attrgetter("start_tokens"), attrgetter("end_tokens")
 class EncoderCache(ChunkLimits):
     """Limits the multimodal items of a step.
 
-    max_input_tokens: embeddings that one step may compute. cache_tokens: embeddings that the cache
-    holds. whole_items: no chunk ends within an item that it could end before. overlaps:
-    asynchronous scheduling. ahead_tokens: tokens of a prompt that a drafter reads after the end of
-    a chunk; it needs the embeddings of items there. most_items: most items of a prompt. token_ps:
+    max_input_tokens: embeddings that one step may compute. cache_tokens: size of the cache in
+    embeddings. whole_items: a chunk ends before an item, not inside it, if it can. overlaps:
+    asynchronous scheduling. ahead_tokens: prompt tokens that a drafter reads after the end of a
+    chunk; it needs the embeddings of items there. most_items: most items of a prompt. token_ps:
     encoder time for each embedding.
 
     num_encoded: items encoded so far. num_found: items hit in the cache. encoded_tokens: embeddings
-    computed. free_tokens: free room in embeddings. freeable_tokens: free and evictable room.
+    computed. free_tokens: free embeddings of the cache. freeable_tokens: free and evictable ones.
     encoding: items that this step encodes, as indices into the items of each sequence.
     """
 

@@ -10,7 +10,7 @@ Order = Literal["fcfs", "priority"]
 
 
 class WaitingQueue(Protocol):
-    """The interface of the waiting queue."""
+    """The interface of a queue of waiting sequences, in order of admission."""
 
     def __len__(self) -> int: ...
 
@@ -60,7 +60,7 @@ class FcfsQueue:
 
     @property
     def in_order(self) -> list[Sequence]:
-        """All waiting sequences, the first one first."""
+        """All waiting sequences, in order of admission."""
         return list(self._waiting)
 
     def remove(self, seq: Sequence) -> None:
@@ -98,7 +98,7 @@ class PriorityQueue:
 
     @property
     def in_order(self) -> list[Sequence]:
-        """All waiting sequences, the first one first."""
+        """All waiting sequences, in order of admission."""
         return [entry[3] for entry in sorted(self._heap)]
 
     def remove(self, seq: Sequence) -> None:

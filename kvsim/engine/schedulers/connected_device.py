@@ -33,7 +33,7 @@ class ConnectedDevice:
         self._prior: dict[Sequence, int] = {}
         self._ends: dict[Sequence, int] = {}  # of steps that verify drafts
         self._held: dict[Sequence, list[int]] = {}  # blocks before the step, with drafts
-        self._believed: dict[Sequence, int] = {}  # outputs of the last step, drafts and all
+        self._believed: dict[Sequence, int] = {}  # outputs of the last step, with drafts
 
     def scheduled(self, plan: Plan, stepping: dict[Sequence, int]) -> None:
         """Note a scheduled step. stepping: its sequences, each with its output tokens."""

@@ -62,8 +62,8 @@ class Connection:
         connector.attach(self.device)
 
     def hit_tokens_of(self, seq: Sequence, cached_tokens: int) -> int:
-        """Tokens of a waiting `seq` that the connector need not bring, of which cached_tokens are
-        cached in all groups of layers.
+        """Tokens of a waiting `seq` that are hit on the device, so that the connector does not load
+        them. cached_tokens: tokens cached in all layer groups.
         """
         if not self.connector.hits_may_diverge:
             return cached_tokens
@@ -179,8 +179,8 @@ class Connection:
             raise no_room_for_item(first.id)
 
     def give_up(self, head: Sequence) -> Refusal | None:
-        """See `Scheduler.give_up`: a load leaves room for one verification of drafts, and waits for
-        ever in vLLM 0.33 where the pool has no such room.
+        """Refuse `head`, which would wait for ever (`Scheduler.give_up`). vLLM 0.33 starts a load
+        only if the pool also has blocks for one verification of drafts.
         """
         if not (self.connects and self._drafts):
             return None

@@ -1,14 +1,15 @@
 """Steps in flight: what a scheduler knows of sequences before their outputs are processed.
 
 vLLM 0.33 stores two integers on the request (v1/core/sched/async_scheduler.py,
-`num_output_placeholders`, `next_decode_eligible_step`). So does this: `Sequence.placeholders` and
-`Sequence.next_step`. `Sequence.in_flight` is the newest plan that computes for it. Outputs count
-once they are scheduled, so a sequence with its last token in flight leaves the batch
+`num_output_placeholders`, `next_decode_eligible_step`). Here they are `Sequence.placeholders` and
+`Sequence.next_step`. `Sequence.in_flight` is the newest plan that computes for the sequence.
+Outputs count once they are scheduled, so a sequence with its last token in flight leaves the batch
 (`Scheduler._complete`).
 
-With pipeline stages the first stage waits for tokens that a later step may continue from
-(v1/worker/gpu/pp_utils.py `get_prev_sampled_outputs`). It learns of a preemption with the step that
-preempts, but looks for tokens before it frees the victim. So only later steps do not wait.
+With pipeline stages the first stage waits for sampled tokens that a later step may continue from
+(v1/worker/gpu/pp_utils.py `get_prev_sampled_outputs`). The step that preempts a sequence still
+waits for the victim's tokens, because the stage frees the victim only afterwards. Later steps do
+not.
 """
 
 from collections import deque

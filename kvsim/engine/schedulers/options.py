@@ -64,7 +64,9 @@ class SchedulerOptions(Options):
         return 1
 
     def depth_over(self, stages: int) -> int:
-        """`depth` over this number of pipeline stages, beyond one step for each stage."""
+        """`depth` with this number of pipeline stages: stages + depth - 1 steps are in flight at
+        most.
+        """
         return self.depth
 
     @property

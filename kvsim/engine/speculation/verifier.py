@@ -41,12 +41,13 @@ class NextStep(NamedTuple):
 
 
 class Verifier:
-    """Drafts k tokens for every decoding sequence; without a speculation none (NO_DRAFTS).
+    """Drafts k tokens for every decoding sequence; none without a speculation (NO_DRAFTS).
 
-    verifies: there are drafts. most_tokens: most tokens of a verification, 1 + k.
-    prefill_lookahead: tokens of the prompt that the drafter reads ahead of a chunk.
+    verifies: whether there are drafts. most_tokens: limit on the tokens of a verification, 1 + k.
+    prefill_lookahead: prompt tokens that the drafter reads after the end of a chunk.
     num_verifications: verifications processed so far, without padding drafts and without sequences
-    that had finished before. num_drafts, num_accepted: their drafts, and the accepted ones.
+    that had already finished. num_drafts, num_accepted: draft tokens of these verifications, and
+    the accepted ones.
     """
 
     def __init__(

@@ -192,8 +192,8 @@ class Exchange:
         self.fail(transfer, LATE, now_ps)
 
     def fail(self, transfer: Transfer, why: str, now_ps: int) -> None:
-        """The decode engine ends a transfer at now_ps; the prefill engine sees it notice_ps
-        later.
+        """End a transfer with an error on the decode engine at now_ps; the prefill engine learns of
+        it notice_ps later.
         """
         transfer.failure = why
         self._end(transfer, now_ps, now_ps + self._delays.notice_ps, lost=True)

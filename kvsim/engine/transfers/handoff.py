@@ -93,8 +93,8 @@ class Handoff(ABC):
 
 
 def prompt_of(request: Request, backoff: int = 0) -> Request:
-    """The request for the prefill engine: the prompt with one output token. backoff: last tokens of
-    the prompt that it leaves to the decode engine, if the prompt is longer.
+    """The request that the prefill engine gets: the prompt with one output token. backoff: last
+    prompt tokens that are left to the decode engine, if the prompt is longer than this.
     """
     asked = request._replace(output_tokens=1, max_tokens=1)
     tokens = prefilled_tokens(request.prompt_tokens, backoff)

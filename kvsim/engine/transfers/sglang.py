@@ -84,7 +84,7 @@ class SglangHandoff(Handoff):
 
 
 def _stores(spec: ReplicaSpec) -> bool:
-    """Whether the engine has a storage after its hierarchical cache."""
+    """Whether the engine has an L3 storage after its hierarchical cache."""
     allocator = spec.allocator
     return isinstance(allocator, Radix) and allocator.hicache_storage_backend is not None
 

@@ -156,10 +156,11 @@ class NixlHandoff(Handoff):
 
 
 def backoff_of(spec: ReplicaSpec) -> int:
-    """Number of last tokens of a prompt that the decode engine computes itself (vLLM 0.33,
+    """Number of last prompt tokens that the prefill engine leaves to the decode engine (vLLM 0.33,
     nixl/base_scheduler.py, `_prefill_backoff`).
 
-    A recurrent state goes on from one, and chained draft modules read more of them ahead.
+    One token with recurrent states: the decode engine continues from the state before its last
+    token. More with chained draft modules, which read further tokens ahead.
     """
     states = any(group.kind == "recurrent" for group in spec.layout.groups)
     drafts = spec.speculation
@@ -173,7 +174,7 @@ def _widest(prefill: Engine, decode: Engine) -> tuple[int, int]:
     The NICs of the side with fewer ranks carry the whole transfer.
     """
     ours, theirs = (engine.scheduler.allocator.token_bytes for engine in (decode, prefill))
-    return (max(ours, theirs), ours) if ours else (1, 1)  # states alone: as if sides were alike
+    return (max(ours, theirs), ours) if ours else (1, 1)  # only states: no ratio, taken as equal
 
 
 def _groups(engine: Engine, scale: tuple[int, int]) -> tuple[ReadGroup, ...]:

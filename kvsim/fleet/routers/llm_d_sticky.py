@@ -1,9 +1,10 @@
-"""llm-d's optimized baseline (2026-06): stay with servers that hold the prompt until they are full.
+"""llm-d's optimized baseline (2026-06): requests stay with servers that have cached the prompt,
+until those servers are overloaded.
 
-The prefix-cache-affinity-filter keeps the servers that hold enough of a prompt. If another server
-would answer much sooner, by the prompt tokens in flight to each, it keeps all servers. The
-token-load-scorer then takes the server with the fewest uncached tokens in flight, this prompt's
-included.
+The prefix-cache-affinity-filter keeps the servers that have cached enough of a prompt. It keeps all
+servers if another one would answer much sooner, as estimated from the prompt tokens in flight to
+each. The token-load-scorer then takes the server with the fewest uncached tokens in flight,
+including those of this prompt.
 """
 
 from collections.abc import Mapping
@@ -15,19 +16,20 @@ from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 from kvsim.fleet.views.block_index import LruIndex
 from kvsim.fleet.views.content import ChainedBlocks
 
-CHARACTERS = 4  # of a token, as the picker takes it
-UNKNOWN_BLOCKS = 31_250  # of a server that reports none
+CHARACTERS = 4  # per token, as the endpoint picker assumes
+UNKNOWN_BLOCKS = 31_250  # assumed for a server that reports none
 
 
 class LlmdSticky(TyingOptions):
     """Options of llm-d's prefix-cache-affinity-filter and token-load-scorer, with their defaults.
 
-    affinity_threshold: share of a prompt's full blocks that a server must hold to keep the request.
-    max_ttft_penalty_ms: the most by which the best such server may answer later than the best other
-    one; 0: any. peak_prefill_tokens_per_s: prompt tokens that a server computes in a second; it
-    turns tokens in flight into times. The default is that of Qwen3-32B on two H100s, and is
-    measured for other servers. exploration_probability: of not looking at the cache. num_blocks,
-    block_size: blocks that each server is assumed to hold, and tokens of each; by default as the
+    affinity_threshold: share of a prompt's full blocks that a server must have cached for the
+    request to stay with it. max_ttft_penalty_ms: the request goes elsewhere if the best server with
+    its prompt would answer later than the best other server by more than this; 0: never.
+    peak_prefill_tokens_per_s: prompt tokens that a server computes in a second, by which tokens in
+    flight become times. The default was measured for Qwen3-32B on two H100s; measure it for other
+    servers. exploration_probability: probability that a request ignores the cache. num_blocks,
+    block_size: blocks that each server is assumed to have, and tokens of each; by default as the
     servers report. ties: at random if not given.
     """
 
@@ -43,7 +45,9 @@ class LlmdSticky(TyingOptions):
 
 
 class LlmdStickyRouter(Router):
-    """Counts the uncached prompt tokens in flight to each server, and indexes what was sent."""
+    """Counts the uncached prompt tokens in flight to each server, and indexes the prompts that it
+    sent to each.
+    """
 
     needs_first_tokens = True
 
@@ -98,7 +102,9 @@ class LlmdStickyRouter(Router):
         return Decision(self.pick(tied), why, tuple(scores), tied, seen)
 
     def _saturated(self, sticky: list[int]) -> bool:
-        """Whether another server would answer sooner by more than the allowed penalty."""
+        """Whether the best server outside `sticky` would answer sooner than the best of `sticky` by
+        more than the allowed penalty.
+        """
         options = self._options
         others = [self._tokens[each] for each in self.alive if each not in sticky]
         if not others or not options.max_ttft_penalty_ms:

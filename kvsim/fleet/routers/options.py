@@ -42,12 +42,14 @@ class RouterOptions(Options):
         return None
 
     def together(self, env: "EngineClock") -> "Waves | Ranks | None":
-        """The ranks of a server that steps them together; None: each steps alone."""
+        """Lockstep of all replicas, which are ranks of one server (`Waves` or `Ranks`); None: each
+        replica steps alone.
+        """
         return None
 
     @property
     def lets_step_together(self) -> bool:
-        """Whether the replicas are ranks that step together."""
+        """Whether the replicas are data-parallel ranks that step together."""
         return False
 
     def process(self, index: int, count: int) -> Self:

@@ -38,12 +38,16 @@ class Autoscaler:
         return most
 
     def _wish(self, needed: float, replicas: int) -> int:
-        """Replicas that one target asks for: the present number if it is within the tolerance."""
+        """Replicas for one target: `needed` rounded up, or the present number if `needed` is within
+        the tolerance of it.
+        """
         near = abs(needed - replicas) <= self._options.tolerance * replicas
         return replicas if near else ceil(needed)
 
     def _most(self, replicas: int, now_ps: int) -> int:
-        """The most replicas that there may be now, by what the period has added already."""
+        """Largest number of replicas allowed now by the scale-up limits, given those added in the
+        last period.
+        """
         options, added = self._options, self._added
         while added and added[0][0] <= now_ps - self._up_ps:
             added.popleft()

@@ -1,4 +1,4 @@
-"""Scaling by several targets at once; the one that asks for most replicas decides."""
+"""Autoscaler with several targets: the target that needs the most replicas decides."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from kvsim.fleet.scaling.options import AutoscalerOptions, FleetState
 
 
 class SeveralTargets(AutoscalerOptions):
-    """Scale by several targets (`metrics` of an HPA, `triggers` of KEDA); the target that asks for
-    most replicas decides. kv_usage, waiting, ongoing, rate_per_s: as of the kinds `kv-use`,
+    """Scale by several targets (`metrics` of an HPA, `triggers` of KEDA); the target that needs the
+    most replicas decides. kv_usage, waiting, ongoing, rate_per_s: targets of the kinds `kv-use`,
     `queue`, `requests` and `rate`; at least one is given.
     """
 

@@ -32,7 +32,7 @@ class FleetState(NamedTuple):
 
     @property
     def kv_usage(self) -> float:
-        """Sum of the shares of the replicas' KV pools in use."""
+        """KV pool usage (0 to 1), summed over replicas."""
         return sum(load.kv_usage for load in self.loads)
 
     @property
@@ -48,10 +48,10 @@ class AutoscalerOptions(Options):
     min_replicas, max_replicas: limits. interval_s: seconds between two evaluations. tolerance:
     relative distance from the target within which nothing changes. scale_down_after_s: replicas are
     removed down to the largest number wanted in this many seconds. scale_up_pods, scale_up_percent:
-    limits to what scale_up_period_s seconds (by default interval_s) may add, as policies of
-    `behavior.scaleUp` set them. The first is a number, the second a share of the replicas at the
-    start of the period; the larger counts. start_up_s: from the start of a replica until it takes
-    requests, with an empty cache; its GPUs count from the start. group: number of the
+    most replicas added in scale_up_period_s seconds (by default interval_s), like the policies of
+    `behavior.scaleUp`. The first is a number, the second a percentage of the replicas at the start
+    of the period; the larger of the two applies. start_up_s: from the start of a replica until it
+    takes requests, with an empty cache; its GPUs count from the start. group: number of the
     [[fleet.group]] that new replicas belong to.
     """
 
@@ -74,9 +74,9 @@ class AutoscalerOptions(Options):
 
     @property
     def needs_kv_usage(self) -> bool:
-        """Whether the load contains the use of the KV pools, which replicas then report."""
+        """Whether a target is KV pool usage, which replicas must then report."""
         return False
 
     def needed(self, state: FleetState) -> Sequence[float]:
-        """Number of replicas that each target asks for, not rounded: total load / target load."""
+        """Replicas that each target needs, not rounded: total load / target load."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this

@@ -1,14 +1,14 @@
 """Fit corrections of step times to a server's own logged steps, or to benchmarks of the server.
 
-The corrections are a few numbers on top of the step times, and the time of a front end (the API
-server before the engine). A log of steps determines them best (`learned_steps`). Without one, a
+A correction adds a few numbers to the step times, and a front end (the API server before the
+engine). A log of steps determines these numbers best (`learned_steps`). Without a log, one
 benchmark is used, or several of the same server together.
 
-Beyond its kernels a step has a constant time and a time per sequence. With prefill it has a time of
-its own, and one per prompt token. A client's TTFT starts before the engine's. One benchmark
-determines each of these poorly, so every number is drawn towards its usual value
-(`kvsim.step_time.kernels.spread`). For the fit the scenario is simulated once per number, with the
-number slightly larger. The result reproduces the measured TPOT and TTFT as well as possible.
+Beyond its kernels a step takes a constant time, and a time per sequence. With prefill it takes a
+further constant, and a time per prompt token. A client's TTFT includes the front end. One benchmark
+determines each number poorly, so every number is drawn towards its usual value
+(`kvsim.step_time.kernels.spread`). The fit simulates the scenario once per number, with the number
+slightly larger. The result reproduces the measured TPOT and TTFT as well as possible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -74,14 +74,16 @@ class _MeasuredTrial(NamedTuple):
 
 
 class MeasuredLoad(NamedTuple):
-    """A scenario with a load, and what a client measured of it. lines: of its trace file."""
+    """A scenario with a load, and the client's measured latencies. lines: those of the workload's
+    trace file.
+    """
 
     table: Mapping[str, Any]
     lines: Sequence[str] | None
     measured: MeasuredSummary | None
 
     def aims(self) -> list[tuple[str, str, float]]:
-        """(latency, statistic, seconds) to reproduce; none without a load or a TPOT."""
+        """Latencies to reproduce: (latency, statistic, seconds); none without a load or a TPOT."""
         measured = self.measured
         if measured is None or measured.tpot_s is None or "workload" not in self.table:
             return []
@@ -278,7 +280,9 @@ def _fitted(
 
 
 def _loads(workloads: Sequence[Mapping[str, Any]]) -> str:
-    """The loads in words, with the range of loads for which the fit is assumed to hold."""
+    """Description of the fitted loads, with the range of users for which the fit is assumed to
+    hold.
+    """
     users = [each.get("arrivals", {}).get("num_users") for each in workloads]
     known = sorted({number for number in users if number is not None})
     if len(known) < len(set(users)):
@@ -306,8 +310,8 @@ def learn(
 
 
 def learn_together(loads: Sequence[MeasuredLoad]) -> str | None:
-    """Fit one set of corrections to all loads of one server, add it to every table, and return the
-    note; None if nothing was fitted.
+    """Fit one set of corrections to all loads of one server, add it to the tables of each, and
+    return the note; None if nothing was fitted.
     """
     if any("fleet" in load.table for load in loads):
         return None
@@ -321,7 +325,7 @@ def learn_together(loads: Sequence[MeasuredLoad]) -> str | None:
 
 
 def _put(found: Learned, table: Mapping[str, Any]) -> str:
-    """Add the numbers to the tables, and return the note."""
+    """Add the fitted numbers to the scenario `table`, and return the note."""
     assert isinstance(table, dict)
     table["step_time"] = table["step_time"] | found.step_time
     if found.front_end:

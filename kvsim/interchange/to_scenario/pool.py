@@ -172,9 +172,9 @@ def _of_unknown_layers(
 
 
 def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> dict[str, Any]:
-    """Keys of [memory] with which kvsim computes the pool's size itself.
+    """Keys of [memory] from which kvsim computes the size of the pool.
 
-    SGLang's is not computed over pipeline stages: max_total_tokens stands for it.
+    Over pipeline stages SGLang's size is not computed, so max_total_tokens is taken as the size.
     """
     staged = (settings.pipeline_parallel_size or 1) > 1
     if settings.engine == "sglang" and staged and settings.max_total_tokens is not None:

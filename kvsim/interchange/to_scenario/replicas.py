@@ -78,7 +78,7 @@ def fleet_of(
 
 
 def _lockstep_needs(engine: str, table: dict[str, Any]) -> str:
-    """Needs of ranks that step together, which the scenario `table` does not meet; "": none."""
+    """Changes of the scenario `table` without which ranks cannot step together; "": none."""
     if engine == "sglang":
         cached = any(each.get("enable_hierarchical_cache") for each in table["allocator"])
         return "enable_hierarchical_cache = false" if cached else ""

@@ -78,7 +78,7 @@ def _left_out(
 
 def _left_out_of_sglang(settings: ServerSettings, *, alike: bool) -> str | None:
     """The reason why a scenario cannot run the stages of this SGLang server; None if it can. alike:
-    all its layers keep every token.
+    all layers have full attention.
     """
     if not alike:
         return "SGLang's second pool is simulated on one stage"

@@ -147,9 +147,9 @@ class AdmissionNeeds:
         return self._chunks is not None and self._chunks.leaves_checkpoint(seq, start, end)
 
     def hits_of_load(self, seq: Sequence, num_tokens: int, cached_tokens: int) -> Hits:
-        """Hits that `seq` uses if its first `num_tokens` tokens are loaded: blocks that no later
-        token attends to are left out. cached_tokens: as looked up; with more than all groups have,
-        only full attention has them.
+        """Hits that `seq` keeps if its first `num_tokens` tokens are loaded, without blocks to
+        which no later token attends. cached_tokens: tokens hit by the lookup; if this exceeds what
+        all groups have, only full attention's hits count.
         """
         hits = self.hits(seq)
         if hits.tokens < cached_tokens:
@@ -187,9 +187,10 @@ class AdmissionNeeds:
         loaded: int = 0,
         begun: bool = False,
     ) -> int:
-        """Free blocks that an admission of `seq` with these hits takes or requires. whole: require
-        blocks for all its tokens, computed chunk by chunk. loaded: number of tokens that are hit or
-        loaded, and so not computed. begun: it has its scratch states.
+        """Free blocks that the admission of `seq` with these hits takes, or requires. whole:
+        require blocks for all tokens, even if they are computed chunk by chunk. loaded: number of
+        tokens that are hit or loaded, so that they are not computed. begun: the sequence already
+        holds its scratch states.
         """
         states = 1 + self.leaves_checkpoint(seq, hits.tokens, tokens)
         scratch = 0 if begun else self._scratch
@@ -257,11 +258,12 @@ class AdmissionNeeds:
         loaded: int,
     ) -> int:
         """Free blocks that a sequence with these hits takes for its first `tokens` tokens. states:
-        positions of state tables, without those for drafts, and these.
+        number of table positions for states that are kept, and number for drafts' scratch states.
 
         whole: all tokens are computed chunk by chunk, so that windows free blocks meanwhile.
-        lookahead: slots of drafts after the tokens; drafts take no states. loaded: number of tokens
-        that are not computed; windows need only blocks that attend past the last of these.
+        lookahead: slots for drafts after the tokens; no states are taken for them. loaded: number
+        of tokens that are not computed; window groups then need blocks only for the window that
+        ends there.
         """
         need = 0
         for group, times in self._group_kinds:

@@ -21,15 +21,15 @@ from kvsim.vllm.sizes import Sizes
 class BlockNames:
     """Registers (caches) the blocks of sequences under their keys, and looks blocks up by key.
 
-    names_private: content that only its own sequence can hit gets keys at once, since windows free
-    blocks while it runs; otherwise at preemption. names_late: such content gets keys only when its
-    blocks are freed, and none if its sequence has finished.
+    names_private: content that only its own sequence can hit gets keys as soon as it is computed,
+    since windows free blocks early; else only at preemption. names_late: such content gets keys only
+    when its blocks are freed, and none if its sequence has finished.
 
-    kinds: the kinds of cached groups. lookup: finds the prefixes that all of them have. step:
-    tokens per unit of `register`. in_step: states that the step being scheduled will compute, by
-    key and group. late: whether the tables support `names_late`. redrafted: last computed tokens
-    that chained draft modules may write again, and that kinds with hits that lose a block do not
-    register; 0 with one group, see `PrefixCache`.
+    kinds: the kinds of cached groups. lookup: finds the prefixes that all kinds have. step: tokens
+    per unit of `register`. in_step: states that the step being scheduled will compute, by key and
+    group. late: whether the tables support `names_late`. redrafted: number of last computed tokens
+    that chained draft modules may write again. Kinds with hits that drop a block do not register
+    these tokens. It is 0 with one group, see `PrefixCache`.
     """
 
     def __init__(

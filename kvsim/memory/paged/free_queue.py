@@ -49,8 +49,9 @@ class BlankBlocks:
             self._used[place:place] = blocks
 
     def put_later_below(self, *, below: bool) -> None:
-        """Put blocks freed after this call below each other, so that those freed first are taken
-        first; below = False ends this.
+        """Change the order of reuse of blocks that are freed after this call: those freed first are
+        allocated first. below = False restores the default, by which the block freed last is
+        allocated first.
         """
         self._place = len(self._used) if below else None
 

@@ -91,9 +91,9 @@ def key_of(table: Table, tokens: int, block_size: int, unit: int) -> int:
 class Lookup:
     """Finds prefixes that all groups have cached.
 
-    A group with hits that lose their last unit may have one unit more cached than the prefix.
-    beyond: that unit may lie after the last usable one. finds_states: recurrent states are looked
-    up together with full attention.
+    A group with drafter layers drops the last unit of its hit, so it looks for one unit more than
+    the prefix. beyond: that unit may follow the last unit that can be hit. finds_states: recurrent
+    states are looked up together with full attention.
     """
 
     def __init__(
@@ -148,7 +148,9 @@ class Lookup:
         return self._hits(table, tokens, longest if longest > tokens and self._num > 1 else 0)
 
     def find_apart(self, table: Table, num_keys: int, most: int) -> Hits:
-        """The prefix cached in full attention alone; as `find` if another group has more cached."""
+        """The prefix cached in full attention, even if other groups have less of it. If another
+        group has more, the result is that of `find`.
+        """
         num_keys = min(num_keys, len(table.runs))
         most = min(most, num_keys)
         if most <= 0:

@@ -32,7 +32,7 @@ class BlockLoads:
         self._arriving: dict[Sequence, int] = {}  # tokens being loaded
         self._kept: dict[Sequence, None] = {}  # finished, not read yet
         self.copied = CopiedBlocks(parts) if memory.holds else None
-        if not memory.unwatched:  # else blocks have no numbers, and no connector asks for them
+        if not memory.unwatched:  # unwatched: no connector reads block ids
             self._names.tell_states()
 
     def start_load(self, seq: Sequence, demand: Demand, kept_blocks: int) -> bool:
@@ -253,7 +253,7 @@ class CopiedBlocks:
         return self._key(block), block
 
     def _key(self, block: Extent) -> int:
-        """The key of a block's content in its group; -1 without one."""
+        """The key of a block among all groups; -1 if its content has none."""
         return block.key * self._num_groups + block.group if block.key >= 0 else -1
 
     def still_free(self, block: FreeBlock) -> FreeBlock | None:

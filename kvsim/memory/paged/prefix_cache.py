@@ -114,15 +114,15 @@ class PrefixCache:
         return found
 
     def hits_apart(self, seq: Sequence) -> Hits:
-        """The prefix of a waiting sequence that full attention has cached; see
-        `Lookup.find_apart`.
+        """The prefix of a waiting sequence that is cached in full attention, even if other groups
+        have less of it (`Lookup.find_apart`).
         """
         if not self._lookup.finds_states:
             return self.hits(seq)
         return self._lookup.find_apart(*self._asked(seq))
 
     def _asked(self, seq: Sequence) -> tuple[Table, int, int]:
-        """The arguments of a lookup: table, number of keys, and most units."""
+        """Arguments of a lookup: the table, its number of keys, and the limit on units."""
         table = self.table_of(seq)
         if not (table.num_shareable or seq.num_preemptions):
             return table, 0, 0

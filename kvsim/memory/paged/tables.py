@@ -82,7 +82,9 @@ class BlockTables:
         self.state_bytes += states
 
     def held_for_copy(self, g: int, blocks: int) -> None:
-        """Count `blocks` more full blocks of group g that only copies pin; negative to subtract."""
+        """Count `blocks` more full blocks of group g that only offload copies pin; a negative
+        number subtracts.
+        """
         slots = 0 if self.groups[g].state_bytes else self._sizes.blocks[g]
         self._book(g, blocks, blocks * slots)
 
@@ -374,11 +376,12 @@ class BlockTables:
 
     def close(self, table: Table, known: int, *, last_first: bool = False) -> None:
         """Free all blocks of a table. known: for a finished sequence, number of leading blocks with
-        known content, with or without keys. last_first: the last group's blocks are freed first.
+        known content, with or without keys. last_first: free the blocks of the last layer group
+        first, then those of the group before it.
         """
         shape_of = self.shapes.of_group
         order = range(len(self.groups))
-        if last_first:  # of blocks without content the last group's are reused first all the same
+        if last_first:  # blocks without content: those of the last group are still reused first
             order = order[::-1]
             self._pool.front.put_later_below(below=True)
         for g in order:

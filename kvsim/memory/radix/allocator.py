@@ -135,10 +135,11 @@ class RadixAllocator(Allocator):
     def restore(
         self, seq: Sequence, promised: int, missing: int, load: Callable[[Sequence], bool]
     ) -> bool:
-        """Extend the lock of an expected `seq` to its first `promised` tokens, the last `missing`
-        of which are not on the device, or were not. `load` queues the load of its host hit.
+        """Lock the first `promised` tokens of a sequence in transfer, and load those that only host
+        memory has. missing: number of promised tokens that were only in host memory when promised.
+        load: queues the load of the sequence's host hit.
 
-        Returns False, and changes nothing, if they are in neither memory or find no room.
+        Returns False if the prefix is in neither memory, or if the device lacks slots for it.
         """
         slots = self.slots(seq)
         found = self.tree.look_up(slots.content, promised)
@@ -146,7 +147,7 @@ class RadixAllocator(Allocator):
             return False
         node, there = self.tree.on_device(found.node, found.tokens)
         before = slots.protected
-        if there > before:  # another sequence brought it
+        if there > before:  # another sequence has loaded it meanwhile
             self._holds.extend(slots, node, there - before)
         slots.anchor, slots.host_hit = found.node, promised - there
         done = promised == there or load(seq)
@@ -154,8 +155,8 @@ class RadixAllocator(Allocator):
         return done
 
     def count_hit(self, tokens: int, hit_tokens: int, host_tokens: int) -> None:
-        """Count the hits of a prompt of `tokens` tokens that is transferred: hit_tokens, the last
-        host_tokens of them in host memory.
+        """Count the hits of a transferred prompt of `tokens` tokens. hit_tokens: hit on the device
+        or in host memory, of which the last host_tokens in host memory.
         """
         self._query_tokens += tokens
         self._hit_tokens += hit_tokens

@@ -1,4 +1,4 @@
-"""Order of waiting sequences by the branches of the radix tree in which their prefixes end."""
+"""Depth-first order of waiting sequences by the radix tree nodes of their cached prefixes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,11 +9,12 @@ from kvsim.sequence import Sequence
 
 
 def by_branch(tree: RadixTree, ends: Mapping[Sequence, Node | None]) -> list[Sequence]:
-    """The sequences of `ends`, depth first: children of a node before its own sequences, those with
-    more sequences below first (mem_cache/base_prefix_cache.py, `dfs_weight_order`).
+    """Sort the sequences of `ends` depth first (mem_cache/base_prefix_cache.py,
+    `dfs_weight_order`). Sequences below a node come before those that end in it. Children with more
+    sequences come first.
 
-    ends: the node in which the cached prefix of each ends; None: the root. Equal children come in
-    the order in which they were added to their parent.
+    ends: the node in which the cached prefix of each sequence ends; None: the root. Children with
+    equally many sequences come in the order in which they were added to the tree.
     """
     own: dict[Node, list[Sequence]] = {}
     weights: Counter[Node] = Counter()

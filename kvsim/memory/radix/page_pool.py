@@ -117,10 +117,10 @@ class TransferredPages:
         self.kept: dict[Sequence, Slots] = {}
 
     def expect(self, seq: Sequence, num_tokens: int, missing: int = 0) -> None:
-        """Allocate pages for the first `num_tokens` slots of a waiting sequence, to receive
-        transferred KV; a pinned one uses its hits. There must be room.
+        """Allocate pages for the first `num_tokens` slots of a waiting sequence, which will receive
+        transferred KV. A pinned sequence uses its hits. The pool must have enough free pages.
 
-        missing: tokens of its hits in host memory, which `loaded` adds.
+        missing: hit tokens in host memory, for which `loaded` adds slots later.
         """
         pool = self._pool
         slots = pool.live[seq] = pool.holds.held(seq)
@@ -132,7 +132,9 @@ class TransferredPages:
         self.expected[seq] = slots
 
     def loaded(self, seq: Sequence, tokens: int) -> None:
-        """`tokens` tokens more of an expected sequence are of the tree: its lock covers them."""
+        """Note that `tokens` more tokens of a sequence in transfer are in the tree and locked by
+        it.
+        """
         slots = self.expected[seq]
         slots.tokens += tokens
         slots.granted += tokens

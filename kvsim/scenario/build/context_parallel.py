@@ -11,8 +11,8 @@ BLOCK_SIZE = 16  # where no allocator names one: vLLM's default
 
 
 def shared_layout(scenario: Scenario, layout: KVLayout) -> KVLayout:
-    """The layers on one of the GPUs that share tokens. InputError for allocators that are not
-    simulated with decode context parallelism.
+    """The KV layout on one of the GPUs that share each context. InputError for allocators that do
+    not support decode context parallelism.
     """
     num = scenario.model.decode_context_parallel_size
     if num == 1:

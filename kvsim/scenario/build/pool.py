@@ -140,7 +140,9 @@ def _rooted(scenario: Scenario) -> MemoryOptions:
 
 
 def _fullest_stage(scenario: Scenario, model: Model) -> Model:
-    """The layers of the pipeline stage with the most bytes per token; the model without stages."""
+    """The layers of the pipeline stage with the most KV bytes per token; the whole model without
+    stages.
+    """
     shape = scenario.model
     if shape.pipeline_parallel_size == 1:
         return model

@@ -108,8 +108,8 @@ def _reads_ahead(spec: ReplicaSpec) -> bool:
 
 
 def _offloaded(group: BlockGroup, *, reads_ahead: bool) -> OffloadedGroup:
-    """One layer group in the form that tiers use, with offload chunks of one block. reads_ahead:
-    see `_reads_ahead`.
+    """The `OffloadedGroup` of one layer group, with offload chunks of one block. reads_ahead:
+    result of `_reads_ahead`.
     """
     size = group.block_size
     if group.state_bytes:

@@ -20,10 +20,11 @@ from kvsim.step_time.kernels.sequence_attention import (
 
 
 class HostTime:
-    """The host's time in ps: of every step, each of its sequences, and a step with prompts.
+    """The host's time in ps: for every step, each of its sequences, and a step with prompts.
 
-    Times for each prompt chunk and prompt token come from a correction alone. launch_ps,
-    prompt_launch_ps: least time of the kernels of a decode step, and of a step with prompts.
+    chunk_ps, prompt_token_ps: for each prompt chunk and prompt token; only a correction sets these.
+    launch_ps, prompt_launch_ps: time to launch the kernels of a decode step, and of a step with
+    prompts. The kernels take at least this time.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ def interval_words(served: str) -> str | None:
 
 
 def interval_in_brief(served: str) -> str:
-    """The ranges of `interval_80` in one line; empty where it has none."""
+    """The ranges of `interval_80` in one sentence; empty if the kind of servers has none."""
     found = interval_80(served)
     if found is None:
         return ""
@@ -101,14 +101,16 @@ def interval_in_brief(served: str) -> str:
 
 
 def left_out_of(engine: str) -> dict[str, Any]:
-    """Rows and median error of the engine's servers, each source left out, by what was measured."""
+    """Errors for servers of `engine` in sources that were left out of the fit: number of rows and
+    median error, by measured quantity.
+    """
     found: dict[str, Any] = json.loads(EXPECTED_FILE.read_text("utf-8"))["priors"].get(engine, {})
     return found
 
 
 def prior_words(engine: str) -> str | None:
-    """The error of an engine's servers with default flags, each source left out of the fit in turn,
-    as a sentence; None if none were compared.
+    """A sentence with the median errors of an engine's servers with default flags, each source left
+    out of the fit once; None if the engine has no errors.
     """
     found = left_out_of(engine)
     if not found:

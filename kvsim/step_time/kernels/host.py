@@ -28,15 +28,15 @@ class HostCost(NamedTuple):
     """Constants of the host's part of a step. scale: factor on the kernels' times.
 
     Times in us. step_us: for every step. layer_us: for each layer of the model. experts_us: for
-    each layer of experts, divided by the GPUs that share it, whatever the tokens. workers_us: for a
-    step that several GPUs share, with processes that wait for each other. sequence_us: for each of
-    the step's sequences. prompts_us: for a step that computes prompts. median_error: median error
-    of TPOT, on the points of the fit. served: the servers on which these points were measured.
-    "own": this model, weights and device. "device": this model on other devices, borrowed. "kind":
-    other models of its kind. "fitted": this very server. launch_us: the least that the kernels of a
-    decode step take where they are launched one by one, 0 with CUDA graphs. prompt_launch_us:
-    likewise of a step that computes prompts. Launches run ahead of the GPU, so the longer of the
-    two counts.
+    each layer with experts, divided by the GPUs that share it; it does not depend on the tokens.
+    workers_us: for a step on several GPUs, where worker processes wait for each other. sequence_us:
+    for each sequence of the step. prompts_us: for a step that computes prompts. median_error:
+    median error of TPOT on the points of the fit. served: the servers on which these points were
+    measured. "own": this model, weights and device. "device": this model on other devices. "kind":
+    other servers of this kind (`ServerKind`). "fitted": this very server. launch_us: time to launch
+    the kernels of a decode step one by one; 0 with CUDA graphs. prompt_launch_us: time to launch
+    those of a step that computes prompts. Launches run ahead of the GPU, so the longer of launches
+    and kernels counts.
     """
 
     scale: float = 1.0

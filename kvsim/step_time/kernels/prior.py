@@ -1,13 +1,15 @@
-"""The host's time of a server that nobody measured, by its kind: what is launched, in constants.
+"""The host's time of servers that were not measured, from constants for each kernel launch.
 
-A decode step takes layer_us for each layer, expert_layer_us for each with experts, workers_us where
-several GPUs share it, and sequence_us for each sequence. The kernels of a step that computes
-prompts are launched one by one (SGLang). They take at least the time of the launches: so much for a
-layer of each kind, however short they are. Without CUDA graphs a decode step takes at least
-launch_us a layer. The constants are fitted on servers with default flags, each
-server with the same weight. They are `priors` of calibration/kernels/host.json, made by
-evidence/points/fit_prior.py, which also leaves each source out. `spread` is the range of measured /
-simulated TPOT of 8 of 10 such servers.
+A decode step takes layer_us for each layer, expert_layer_us for each layer with experts, workers_us
+if several GPUs share it, and sequence_us for each sequence. Under SGLang the kernels of a step that
+computes prompts are launched one by one. However short the kernels are, such a step takes at least
+the launch time of its layers, with a constant for each kind of layer. Without CUDA graphs a decode
+step takes at least launch_us a layer.
+
+The constants are fitted on servers with default flags, each server with the same weight. They are
+`priors` of calibration/kernels/host.json, made by evidence/points/fit_prior.py, which also predicts
+each source by a fit without it. `spread` is the range of measured / simulated TPOT of 8 of 10 such
+servers.
 """
 
 import json

@@ -35,8 +35,8 @@ class Replay(NamedTuple):
     the prefix cache at the first admission. step_ends_ps and generated have one entry per step:
     when its outputs were processed, and the output tokens up to then.
 
-    tokens and chunks count computed tokens and prefill chunks over all steps, sequences the
-    sequences of each, prompt_steps those with prefill. outside_domain counts
+    tokens, chunks and sequences are the sums of computed tokens, prefill chunks and sequences over
+    all steps; prompt_steps is the number of steps with prefill. outside_domain is the number of
     steps with times extrapolated beyond measured ones. records has the engine's log, one entry per
     step. held has the pool usage whenever a step was scheduled or its outputs were processed. A
     replay that is stopped early has neither records nor held.

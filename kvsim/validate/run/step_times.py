@@ -26,8 +26,8 @@ class StepTimes(NamedTuple):
 
     label is the name of the step-time form. source says where its numbers come from. reported is
     its entry in the output of `--json`. shortest_ps is the time of a one-token step without
-    attention, in ps. corrected(correction) builds the corrected step-time form. spread: of servers
-    with these step times; None: not known.
+    attention, in ps. corrected(correction) builds the corrected step-time form. spread: how far
+    servers with these step times differ; None: not known.
     """
 
     label: str

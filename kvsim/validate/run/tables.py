@@ -46,7 +46,7 @@ _TERMS = {
     "prompt_launch_ps": "{} of launches with prompts",
     "prompt_token_ps": "{} a prompt token",
 }
-MANY = 3  # numbers that are listed with commas
+MANY = 3  # numbers from which a list has commas
 _CHOSEN = (
     "Each form was judged on a third of the part that it was not fitted on: its misses in units of "
     "their noise, squared, and in per cent. Of forms within a standard error of the best, the one "

@@ -1,1 +1,1 @@
-"""The assumed numbers of a load that a scenario describes, and which of them decide the answer."""
+"""`kvsim measure`: the assumed numbers of a described load, and the effect of each."""

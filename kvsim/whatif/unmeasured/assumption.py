@@ -1,4 +1,6 @@
-"""The numbers of a scenario that describe a load or a link, and where a real server has them."""
+"""The numbers by which a scenario describes a load or a link, and where to read them on a real
+server.
+"""
 
 import copy
 import math
@@ -27,10 +29,10 @@ SESSIONS = "sessions of a trace"
 
 
 class Assumption(NamedTuple):
-    """A number of the scenario that may be other than on the real server.
+    """A number of the scenario that may differ on the real server.
 
-    key: its place in the scenario. said: its value as text. changed: the scenario with the number
-    halved and doubled. found: where a real server has it.
+    key: its key in the scenario. said: its value as text. changed: the scenario with the number
+    halved, and with it doubled. found: where to read it on a real server.
     """
 
     key: str
@@ -40,7 +42,9 @@ class Assumption(NamedTuple):
 
 
 class _AssumedPart(NamedTuple):
-    """A part of the scenario that holds one number. now: its value."""
+    """A key of the scenario with an assumed number. now: its value. found: where to read it on a
+    real server.
+    """
 
     key: str
     now: Any
@@ -48,21 +52,23 @@ class _AssumedPart(NamedTuple):
 
 
 def assumptions(scenario: Scenario, table: Table) -> list[Assumption]:
-    """The numbers of a generated load and of the links, in the order of the file. None of the load
-    if it is a trace, which was recorded.
+    """The numbers of a generated load and of the links, in the order of the file. A trace was
+    recorded, so it has none.
     """
     found = []
     for place in (*_load(table.get("workload")), *_links(scenario, table)):
         half, double = (scaled(place.now, factor) for factor in FACTORS)
         if half == place.now or double == place.now:
-            continue  # nothing in it has a size, or it is as small as it can be
+            continue  # it has no sizes, or cannot be halved
         changed = _changed(table, place.key, half), _changed(table, place.key, double)
         found.append(Assumption(place.key, _said(place.now), changed, place.found))
     return found
 
 
 def scaled(value: Any, factor: float) -> Any:
-    """A distribution, process or number with its sizes multiplied; whole numbers stay whole."""
+    """Multiply a number, or the sizes in a distribution or arrival process, by `factor`; integers
+    stay integers.
+    """
     if isinstance(value, Mapping):
         if value.get("kind") == "grid" and "name" in value:
             probabilities, quantiles = grids.named(str(value["name"]), "workload grid")
@@ -77,14 +83,14 @@ def scaled(value: Any, factor: float) -> Any:
 
 
 def _part(key: str, value: Any, factor: float) -> Any:
-    """One key of a distribution, scaled if it is a size."""
-    if key == "mu":  # of the logarithms
+    """The value of one key of a distribution, multiplied if the key is a size."""
+    if key == "mu":  # mean of the logarithms
         return value + math.log(factor)
     return scaled(value, factor) if key in SIZES or key == "components" else value
 
 
 def _load(workload: Any) -> Iterator[_AssumedPart]:
-    """The parts of a generated load."""
+    """The keys of a generated load that hold assumed numbers."""
     if not isinstance(workload, Mapping) or workload.get("kind") not in ("synthetic", "sessions"):
         return
     parts = {
@@ -107,7 +113,9 @@ def _load(workload: Any) -> Iterator[_AssumedPart]:
 
 
 def _links(scenario: Scenario, table: Table) -> Iterator[_AssumedPart]:
-    """The speed of the link to host memory and of that between replicas, where they are used."""
+    """The bandwidths of the link to host memory and of the link between replicas, if the scenario
+    uses these links.
+    """
     names = ("enable_hierarchical_cache", "host_cache_gib")
     hosts = any(getattr(each, name, None) for each in scenario.allocator for name in names)
     if scenario.tier or hosts:
@@ -126,7 +134,7 @@ def _changed(table: Table, key: str, value: Any) -> Table:
 
 
 def _said(value: Any) -> str:
-    """The sizes in a distribution, process or number as text: `200 to 1,000`."""
+    """The sizes in a distribution or arrival process, or a number, as text: `200 to 1,000`."""
     if isinstance(value, Mapping):
         if value.get("kind") == "grid":
             return str(value.get("name", "quantiles"))

@@ -1,4 +1,4 @@
-"""Half and double of each assumed number, and how far each moves the answer."""
+"""Simulate half and double of each assumed number, and compare the answers."""
 
 import copy
 from collections.abc import Mapping
@@ -20,8 +20,9 @@ from kvsim.whatif.unmeasured.assumption import Assumption, assumptions
 
 
 class LoadAnswer(NamedTuple):
-    """The answer at one load. values: the measure at each compared setting, or alone; None for a
-    run that has none. refused: why the scenario does not run; None if it does.
+    """The answer at one load. values: the measure of the run, or of each of two compared settings;
+    None for a run without this measure. refused: the error that refuses the scenario; None: it
+    runs.
     """
 
     values: tuple[float | None, ...]
@@ -29,7 +30,9 @@ class LoadAnswer(NamedTuple):
 
     @property
     def answer(self) -> float | None:
-        """The measure; of two settings the second divided by the first, less 1."""
+        """The measure of a single run; with two settings, the second's relative to the first's,
+        minus 1.
+        """
         if self.refused is not None or None in self.values:
             return None
         first, last = self.values[0], self.values[-1]
@@ -39,8 +42,9 @@ class LoadAnswer(NamedTuple):
 
 
 class LoadEffect(NamedTuple):
-    """The answers at half and double of one assumption. moved: the largest change of the answer, as
-    a share of it; of two settings, in shares of the first. None if neither has an answer.
+    """The answers at half and double of one assumption. moved: the largest change of the answer,
+    relative to the answer; with two settings, the change of their relative difference. None: no
+    answer at either.
     """
 
     assumption: Assumption
@@ -50,8 +54,8 @@ class LoadEffect(NamedTuple):
 
 
 class Unmeasured(NamedTuple):
-    """The answer as the scenario describes it, and the effects, the largest first. settings: the
-    two compared ones as text; empty if the answer is one number.
+    """The answer for the scenario as described, and the effects, the largest first. settings: the
+    two compared settings as text; empty if the answer is one number.
     """
 
     measure: Measure
@@ -61,7 +65,7 @@ class Unmeasured(NamedTuple):
     table: Table
 
     def turns(self, effect: LoadEffect) -> bool:
-        """Whether another setting is the better one at half or double."""
+        """Whether the other setting becomes the better one at half or double of the assumption."""
         here = self.described.answer
         found = [each.answer for each in (effect.half, effect.double)]
         return bool(self.settings) and any(
@@ -72,15 +76,16 @@ class Unmeasured(NamedTuple):
 def unmeasured(
     table: Table, folder: Path, measure: Measure, axis: Axis | None, runner: TaskRunner
 ) -> Unmeasured:
-    """Run the scenario as it is, and at half and double of each assumption. InputError if it has
-    none, or if it does not run as it is.
+    """Run the scenario as it is, and with half and double of each assumption. axis: key with two
+    values to compare; None: none. InputError if the scenario has no assumptions, or does not run as
+    it is.
     """
     settings = _settings(axis)
     scenarios = [Scenario.from_table(_put(table, each), folder) for each in settings]
     for each in scenarios:
-        Simulation(each)  # an invalid one is refused here, with the key at fault
+        Simulation(each)  # refuses an invalid scenario, with its key
     known = {each.key: each for one in scenarios for each in assumptions(one, table)}
-    found = list(known.values())  # a link counts that one of two settings uses
+    found = list(known.values())  # a link is included if either setting uses it
     if not found:
         raise InputError(
             "only loads of kind synthetic and sessions have assumed numbers",

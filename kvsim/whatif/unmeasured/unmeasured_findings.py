@@ -1,4 +1,4 @@
-"""The findings on an assumed load: what to measure first, and the commands that read it."""
+"""Findings of `kvsim measure`: which numbers to measure first, and the commands that read them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ COMMANDS = {
 
 
 def unmeasured_findings(found: Unmeasured, run: str) -> Findings:
-    """The findings. run: the command that runs the scenario as it is described."""
+    """The findings of `kvsim measure`. run: the command that runs the described scenario."""
     first = [each for each in found.effects if matters(each)]
     commands = list(dict.fromkeys(COMMANDS[each.assumption.found] for each in first))
     sections: list[Any] = [_table(found)]
@@ -55,7 +55,9 @@ def unmeasured_findings(found: Unmeasured, run: str) -> Findings:
 
 
 def matters(effect: LoadEffect) -> bool:
-    """Whether half or double of the number moves the answer by more than the simulation's error."""
+    """Whether half or double of the number changes the answer by more than the error of a fitted
+    simulation (NEAR).
+    """
     return effect.moved is not None and effect.moved > NEAR
 
 

@@ -12,7 +12,7 @@ from kvsim.workload.durations import DURATIONS, DurationOptions
 
 class ClosedLoop(ArrivalOptions):
     """A closed loop of num_users users. Each sends a request, waits for the answer, thinks for
-    `think`, and sends the next one of the list that nobody has sent.
+    `think`, and sends the next request of the list.
 
     ramp_s: seconds over which the users' first requests are spread evenly.
     """
@@ -22,8 +22,8 @@ class ClosedLoop(ArrivalOptions):
     ramp_s: NonNegativeFloat = 0.0
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
-        """Each start waits until any user is free; `after` is the start num_users earlier, which
-        ends then on average. The first num_users starts wait for none.
+        """The first num_users starts wait for no other. Each later one waits until any user is
+        free; its `after` is the start num_users earlier, which gives the order only.
         """
         index = np.arange(count)
         first = np.minimum(index, self.num_users - 1)

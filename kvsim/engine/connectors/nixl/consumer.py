@@ -19,7 +19,7 @@ from kvsim.sequence import Sequence
 
 class ReadGroup(NamedTuple):
     """A group of layers. window_blocks: most blocks of one prompt that are read; 0: all blocks.
-    recurrent: one block is read, with the state after the tokens that are read.
+    recurrent: one block is read, the state after the last token of the read.
     """
 
     block_tokens: int
@@ -42,9 +42,9 @@ class ReadLink(Protocol):
 
 
 class PromptRead(NamedTuple):
-    """A read for a loading sequence. start_tokens: tokens hit in the device's prefix cache
-    before; end_tokens: tokens up to the end of the read. If nothing is to be read, the prefill
-    engine gets its notice alone.
+    """A read for a loading sequence. start_tokens: tokens hit in the decode engine's prefix cache
+    before the read; end_tokens: tokens up to the end of the read. If both are equal, only the
+    notice that the prompt may be freed is sent to the prefill engine.
     """
 
     seq: Sequence
@@ -57,8 +57,8 @@ class NixlConsumer(Connector):
     """NixlConnector with kv_role = kv_consumer.
 
     heartbeat_ps: time between two heartbeats. recomputes_failed: recompute a request after a failed
-    read, instead of ending it with an error. fails: sequence ids with a read that fails. backoff:
-    see `prefilled_tokens`.
+    read, instead of ending it with an error. fails: ids of sequences with a failing read. backoff:
+    last prompt tokens that are computed here, not read (`prefilled_tokens`).
     """
 
     hits_may_diverge = True

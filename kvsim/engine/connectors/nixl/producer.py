@@ -16,7 +16,7 @@ class NixlProducer(Connector):
 
     loads = False
     hears = True
-    hits_may_diverge = True  # it loads nothing, so that this shows in the recorded lookups alone
+    hits_may_diverge = True  # it loads nothing: only the hits of recorded lookups change
 
     def __init__(
         self, prompts: RemotePrompts, clock: Clock, lease_ps: int, extension_ps: int

@@ -17,9 +17,9 @@ class ChunkContent:
 class HostChunk:
     """A chunk with a slot of host memory.
 
-    content: what it holds, or will hold once `ready`. slot: index of its slot. pins: number of
-    copies that read it, to the device or to a further tier. rank: for the eviction policy, which
-    chunks it evicts before this one.
+    content: what the slot holds once the chunk is `ready`. slot: index of its slot. pins: number of
+    copies that are reading it, to the device or to another tier. rank: set by the eviction
+    policy; lower ranks are evicted first.
     """
 
     __slots__ = ("content", "key", "pins", "rank", "ready", "slot")

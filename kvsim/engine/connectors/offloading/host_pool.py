@@ -9,7 +9,7 @@ from kvsim.sequence import Sequence
 
 
 class Accesses:
-    """Contents that a sequence offered or loaded, by key.
+    """Contents that one sequence has offered for storing or has loaded, by key.
 
     stored: keys that this sequence stored. reused: keys that another sequence had stored.
     """
@@ -22,8 +22,8 @@ class Accesses:
         self.reused: set[int] = set()
 
     def tail_first(self) -> list[ChunkContent]:
-        """All contents, those furthest from the start of the sequence first; at one end, the last
-        layer group first.
+        """All contents, those nearest to the tail of the sequence first. Of chunks with the same
+        end, that of the last layer group comes first.
         """
         return sorted(self.contents.values(), key=_place, reverse=True)
 
@@ -37,7 +37,7 @@ MOST_GROUPS = 1 << 16
 
 
 def _place(content: ChunkContent) -> int:
-    """A number that grows with the end of a chunk, and at one end with its layer group."""
+    """Sort key of a chunk: by its end in the prompt, then by its layer group."""
     return content.end * MOST_GROUPS + content.group
 
 
@@ -105,7 +105,7 @@ class HostPool:
                     touched.append(chunk)
         if absent:
             self.policy.missed(seq, absent)
-        if len(of.contents) > known:  # even if no room is found for some
+        if len(of.contents) > known:  # even if host memory cannot store some of them
             self.policy.accessed(seq, touched)
         missing = len(absent) - (self.num_slots - len(self._chunks))
         if missing > 0 and not self._evict(missing, {content.key for content in contents}):
@@ -140,7 +140,9 @@ class HostPool:
         return found
 
     def _evict(self, missing: int, kept: set[int]) -> bool:
-        """Evict `missing` chunks. False: this is impossible, and nothing is evicted."""
+        """Evict `missing` chunks, none with a key in `kept`. Returns False, and evicts nothing, if
+        fewer can be evicted.
+        """
         leaving = self.policy.choose(missing, kept)
         if leaving is None:
             return False
@@ -167,14 +169,14 @@ class HostPool:
         return chunk
 
     def written(self, chunks: list[HostChunk]) -> None:
-        """The copy that writes `chunks` has ended."""
+        """The copy that writes `chunks` has ended: they can be hit."""
         for chunk in chunks:
             chunk.ready = True
         self.changes += len(chunks)
         self.writing -= len(chunks)
 
     def load(self, seq: Sequence, chunks: list[HostChunk]) -> None:
-        """A load for `seq` begins to read `chunks`."""
+        """Pin `chunks`, since a load for `seq` begins to read them."""
         of = self._of(seq)
         for chunk in chunks:
             self.pin(chunk)
@@ -189,7 +191,7 @@ class HostPool:
         chunk.pins += 1
 
     def unpin(self, chunks: list[HostChunk]) -> None:
-        """A copy that reads `chunks` has ended."""
+        """Unpin `chunks`, since a copy that read them has ended."""
         for chunk in chunks:
             chunk.pins -= 1
             self.pinned -= not chunk.pins

@@ -47,7 +47,7 @@ class HostSearch:
         self, groups: tuple[OffloadedGroup, ...], asked: HostQuery, states: StatesOf
     ) -> None:
         self._groups, self._asked, self._states = groups, asked, states
-        self._gave: set[int] = set()  # groups with drafter layers that gave their last chunk up
+        self._gave: set[int] = set()  # groups with drafter layers that dropped their last chunk
         full = [g for g, group in enumerate(groups) if group.reach_tokens is None]
         short = [g for g, group in enumerate(groups) if group.reach_tokens is not None]
         self._short = sorted(short, key=lambda g: -groups[g].reach_chunks)
@@ -94,10 +94,10 @@ class HostSearch:
         return HostFound(asked.device_tokens + hit, put_off)
 
     def _of_group(self, g: int, end: int, *, gives: bool) -> int | None:
-        """Number of chunks hit after the device's hit in layer group g; None: the lookup is
+        """Number of chunks hit in layer group g after the device's hit; None: the lookup is
         pending.
 
-        gives: the last chunk will not be used, so one more is looked for.
+        gives: the last hit chunk will be dropped, so one chunk more is looked up.
         """
         group = self._groups[g]
         size, whole = group.chunk_tokens, self._asked.num_tokens // group.chunk_tokens
@@ -118,11 +118,11 @@ class HostSearch:
         return None if put_off else run
 
     def _last_run(self, g: int, first: int, last: int, need: int, inside: int) -> int | None:
-        """End, counted from `first`, of the last run of as many chunks as the layers' window needs.
-        If there is none, length of the run that begins at `first`.
+        """End (counted from `first`) of the last run of chunks that covers the layers' window, else
+        the length of the run that begins at `first`. None: the lookup is pending.
 
-        need: chunks needed at the end of the hit, where a chunk may be partial. inside: chunks
-        needed further down. None: the lookup is pending.
+        need: chunks of a run that ends at `last`, where a chunk may be partial. inside: chunks of a
+        run that ends earlier.
         """
         run, unknown, writing = 0, False, False
         for place in range(last - 1, first - 1, -1):

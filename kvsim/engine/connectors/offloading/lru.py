@@ -1,7 +1,8 @@
-"""Least recently used by request: of one request's chunks, those at the tail are evicted first.
+"""The `lru` eviction policy: least recently used requests first, and the tail of a request before
+its head (vLLM 0.33, v1/kv_offload/cpu/policies/lru.py).
 
-vLLM 0.33, v1/kv_offload/cpu/policies/lru.py. All chunks that a request touches share one rank until
-it is finished. Then they leave it for a newer rank, the head the last to be evicted.
+All chunks that a running request touches share the request's rank. When it finishes, all of its
+chunks get a new, highest rank; the chunk at the head of the prompt is evicted last.
 """
 
 from bisect import insort_left
@@ -14,10 +15,10 @@ from kvsim.sequence import Sequence
 
 
 class RankedChunks:
-    """The chunks of one rank, the next to evict last.
+    """The chunks of one rank, in reverse order of eviction: the last one is evicted first.
 
-    Chunks that were evicted, or have another rank by now, are dropped when they are seen.
-    finished: no chunk will be added.
+    Chunks that were evicted or got another rank are removed from the list only when eviction
+    reaches them. finished: the request has finished, so that no chunk will be added.
     """
 
     __slots__ = ("chunks", "finished", "rank")
@@ -27,7 +28,7 @@ class RankedChunks:
         self.chunks: list[HostChunk] = []
 
     def add(self, chunk: HostChunk) -> None:
-        """Add a chunk of a running request, in the order of its end."""
+        """Add a chunk of a running request; chunks are sorted by their end in the prompt."""
         chunk.rank = self.rank
         chunks = self.chunks
         if not chunks or chunks[-1].content.end < chunk.content.end:
@@ -44,9 +45,9 @@ EVICTED = -1
 
 
 class LeastRecentlyUsed(ChunkPolicy):
-    """Evicts the chunks of the lowest rank first, those at the tail of their request before others.
+    """Evicts chunks of the lowest rank first, and within a rank those nearest to the tail.
 
-    Finding the next chunk takes the same time however many there are.
+    The time to find the next chunk does not grow with the number of chunks.
     """
 
     def __init__(self, capacity: int) -> None:

@@ -14,26 +14,29 @@ class ChunkPolicy:
 
     @abstractmethod
     def missed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
-        """`seq` offers content that is not in host memory, head first, perhaps again."""
+        """`seq` offers contents that are not in host memory, head first, maybe not for the first
+        time.
+        """
 
     @abstractmethod
     def accessed(self, seq: Sequence, chunks: list[HostChunk]) -> None:
-        """`seq` offers or loads content for the first time. chunks: those of it that are in host
-        memory.
+        """`seq` offers or loads contents for the first time. chunks: the chunks of these contents
+        that are in host memory.
         """
 
     @abstractmethod
     def inserted(self, seq: Sequence, chunk: HostChunk) -> None:
-        """A sequence stores a chunk in host memory."""
+        """`seq` stores `chunk`, which was not in host memory."""
 
     @abstractmethod
     def finished(
         self, seq: Sequence, chunks: list[HostChunk], stored: Container[int], reused: Container[int]
     ) -> None:
-        """`seq` is done. chunks: all that it accessed and that are still there, tail first.
+        """`seq` has finished. chunks: all chunks in host memory that it offered or loaded, tail
+        first.
 
-        stored: keys that it stored, and never found stored by others; reused: keys that others had
-        stored.
+        stored: keys that it stored, and that no other sequence had stored before. reused: keys that
+        other sequences had stored.
         """
 
     @abstractmethod

@@ -9,13 +9,14 @@ from kvsim.plumbing.units import ceil_div
 
 
 class StoredReach:
-    """The blocks of one layer group that a request stores.
+    """The blocks of one layer group that a request stores, since a later hit can need them.
 
-    A group with drafter layers keeps one block more after each end, since its hits lose one.
+    A group with drafter layers stores one block more after each possible end of a hit, since its
+    hits drop their last block.
 
     prompt_tokens: length of the prompt. junction_tokens: the shared-prefix boundary, after which
     other prompts diverged; 0: none. horizon: number of blocks up to the end of the request's last
-    segment; None: not known yet. all: a hit can need every block.
+    segment; None: not known yet. all: every block can be needed.
     """
 
     def __init__(

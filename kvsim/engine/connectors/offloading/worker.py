@@ -46,8 +46,8 @@ class Worker:
         self.submitted: Callable[[CopyJob], None] | None = None
 
     def give(self, stores: list[CopyJob], loads: list[CopyJob], flush: set[int]) -> None:
-        """Hand over the stores and loads that a schedule() made, until its step is launched.
-        flush: numbers of the stores that the step waits for.
+        """Queue the stores and loads of a schedule() until its step is launched. flush: numbers of
+        the stores that the step waits for.
         """
         self._given.append((stores, loads, flush))
 
@@ -123,8 +123,8 @@ class Workers:
             worker.journal = journal
 
     def give(self, stores: list[CopyJob], loads: list[CopyJob], flush: set[int]) -> None:
-        """Hand over the stores and loads that a schedule() made on each stage. flush: numbers of
-        the stores that its step waits for.
+        """Queue the stores and loads of a schedule() on each stage until its step is launched.
+        flush: numbers of the stores that the step waits for.
         """
         for worker in self.each:
             worker.give(stores, loads, flush)

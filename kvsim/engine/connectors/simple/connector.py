@@ -148,8 +148,8 @@ class SimpleConnector(Connector):
         return found
 
     def _states(self, step: Decided) -> list[BlockPair]:
-        """Recurrent states to store: those that entered the cache of the device with this step, as
-        many as host memory has room for. The others are never offered again.
+        """Recurrent states to store: those that this step adds to the device's prefix cache, as
+        many as fit in host memory. A state that does not fit is not offered again.
         """
         found: list[BlockPair] = []
         for seq, states in self.device.take_named_states().items():
@@ -162,12 +162,14 @@ class SimpleConnector(Connector):
         return found
 
     def _lacks(self, named: tuple[int, HeldBlock]) -> bool:
-        """Whether host memory lacks the content (key, device block), and it is not being stored."""
+        """Whether host memory neither holds nor is receiving the content of `named`, a pair (key,
+        device block).
+        """
         return named[1] not in self._storing and not self.host.find(named[0])
 
     def _offer(self, seq: Sequence, num_tokens: int, *, done: bool) -> list[BlockPair]:
-        """Blocks of the first num_tokens tokens to store, group after group, as many as host memory
-        has room for. done: the sequence has finished.
+        """Blocks to store of the first num_tokens tokens of `seq`, one layer group after the other,
+        as many as fit in host memory. done: the sequence has finished.
         """
         afters, end = self._after.get(seq), num_tokens // self.settings.block_tokens
         chosen: list[tuple[int, HeldBlock]] = []
@@ -191,7 +193,9 @@ class SimpleConnector(Connector):
     def _offered(
         self, seq: Sequence, g: int, start: int, end: int, *, done: bool
     ) -> list[tuple[int, HeldBlock] | None]:
-        """Key and device block of the positions `start` to `end` - 1 of a table; None: no key."""
+        """(key, device block) of the positions `start` to `end` - 1 of the table of group g; None
+        where the content has no key. done: the sequence has finished.
+        """
         told = None if done else self._tables.of(seq, g)
         if told is None:
             return self.device.named_blocks(seq, start, end, g)

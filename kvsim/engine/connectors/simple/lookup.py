@@ -1,5 +1,6 @@
-"""Lookup in host blocks after the device's hit, as vLLM's coordinator does it for both pools (0.33,
-v1/core/kv_cache_coordinator.py). All groups have blocks of the same number of tokens.
+"""Prefix lookup in host blocks after the device's hit. vLLM's coordinator has the same rule for
+both pools (0.33, v1/core/kv_cache_coordinator.py). All groups have the same number of tokens per
+block.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,9 @@ Knows = Callable[
 
 
 class HostLookup:
-    """Finds the longest hit from which all groups can continue; at least one has full attention."""
+    """Finds the longest hit from which all layer groups can continue. At least one group has full
+    attention.
+    """
 
     def __init__(self, groups: tuple[SimpleGroup, ...], block_tokens: int) -> None:
         self._size = block_tokens
@@ -26,8 +29,11 @@ class HostLookup:
         self._groups = groups
 
     def find(self, most: int, limit: int, knows: Knows) -> int:
-        """Blocks of the longest hit, at most `most`. limit: blocks that can be looked up: a kind
-        with a drafter's layers needs one more than it gives.
+        """Number of blocks of the longest hit after the device's hit, at most `most`.
+
+        limit: number of blocks with keys. A kind of group with drafter layers drops its last hit
+        block, so it must find one block more, up to this limit. knows(group, position): whether
+        host memory holds the block.
         """
         kinds = self._kinds
         if len(self._groups) == 1:
@@ -56,7 +62,7 @@ class HostLookup:
             hit = length
 
     def needed(self, g: int, hit: int) -> range:
-        """Positions of the blocks of group g that a hit of `hit` blocks loads."""
+        """Positions of the blocks of group g that are loaded for a hit of `hit` blocks."""
         return range(max(0, hit - self._need(self._groups[g], hit)), hit)
 
     def _need(self, group: SimpleGroup, hit: int) -> int:
@@ -73,7 +79,10 @@ class HostLookup:
     def _last_run(
         self, group: SimpleGroup, members: list[int], most: int, knows: Knows, *, gives: bool
     ) -> int:
-        """End of the last run of blocks that fills the window, or of the run at the start."""
+        """End of the hit: the last run of blocks that covers the window, else the run at the start.
+
+        gives: the last hit block is dropped.
+        """
         need, run = self._need(group, most) + gives, 0
         for place in range(most - 1, -1, -1):
             run = run + 1 if all(knows(g, place) for g in members) else 0

@@ -86,14 +86,16 @@ def _refused(reason: str) -> InputError:
 
 
 def _lazy_blocks(group: OffloadedGroup, max_num_batched_tokens: int) -> int:
-    """Blocks of one group that a step may need; lazy stores look at twice as many free blocks."""
+    """Blocks of one layer group that a step may allocate. Lazy stores look at twice as many free
+    blocks.
+    """
     if group.reach_tokens is None:
         return ceil_div(max_num_batched_tokens, group.block_tokens)
     return 2 if group.recurrent else ceil_div(group.reach_tokens, group.block_tokens) + 1
 
 
 def _simple_groups(groups: tuple[OffloadedGroup, ...]) -> tuple[SimpleGroup, ...]:
-    """The groups as the connector looks them up: equal ones together."""
+    """The layer groups as the connector looks them up: equal groups have one `kind`."""
     kinds = list(dict.fromkeys(groups))
     return tuple(
         SimpleGroup(kinds.index(group), group.reach_tokens, group.drafts) for group in groups

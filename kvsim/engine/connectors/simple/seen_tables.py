@@ -1,7 +1,7 @@
-"""Block tables of windows as vLLM's Simple connector last saw them.
+"""Block tables of layers with a sliding window, as vLLM's Simple connector last received them.
 
-Numbers of blocks that windows have freed stay in them, although another sequence may hold the block
-by now.
+The scheduler reports only new blocks. So these tables also contain ids of blocks that a window has
+freed since, even if another sequence holds the block now.
 """
 
 from kvsim.engine.connectors.connector import Decided, DeviceBlocks
@@ -11,8 +11,8 @@ from kvsim.sequence import Sequence
 
 
 class SeenTables:
-    """Block numbers by sequence and group with a window; 0 where a table had no block when a step
-    reported it.
+    """Block ids by sequence and by layer group with a window. 0: the position had no block when a
+    step reported the table.
     """
 
     def __init__(self, settings: SimpleSettings) -> None:
@@ -22,7 +22,9 @@ class SeenTables:
         self._seen: dict[Sequence, dict[int, list[int]]] = {}
 
     def of(self, seq: Sequence, g: int) -> list[int] | None:
-        """The table of `seq` in group g; None: the group frees no blocks before the end."""
+        """The table of `seq` in group g; None if the group frees no blocks before the sequence
+        ends, so that its current table is used.
+        """
         return self._seen[seq][g] if g in self._groups else None
 
     def forget(self, seq: Sequence) -> None:
@@ -30,7 +32,9 @@ class SeenTables:
         self._seen.pop(seq, None)
 
     def update(self, step: Decided, device: DeviceBlocks) -> None:
-        """Append what the step reports: whole tables of admitted sequences, and new blocks."""
+        """Add what the step reports: whole tables of newly admitted sequences, and new blocks of
+        running ones.
+        """
         if not self._groups:
             return
         for seq in step.admitted:

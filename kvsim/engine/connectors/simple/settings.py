@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 class SimpleGroup(NamedTuple):
     """Layers with one block table. kind: groups of one kind are looked up together. reach_tokens:
-    tokens that attention looks back; None: to the start; 0: a recurrent state. drops: hits lose
-    their last block, as layers of a drafter must compute it again.
+    tokens back to which attention reaches; None: to the start; 0: a recurrent state. drops: the
+    last block of each hit is dropped, since the drafter's layers must compute it again.
     """
 
     kind: int = 0
@@ -18,9 +18,9 @@ class SimpleSettings(NamedTuple):
     """Settings of the connector.
 
     block_tokens, block_bytes: size of a device block, over all layers. host_blocks: blocks in host
-    memory, including the null block. lazy: store only blocks that the device evicts soon, from the
-    next lazy_blocks free blocks in each step; else all computed blocks. host_bytes: size of host
-    memory, for reports. groups: the device's layer groups.
+    memory, including the null block. lazy: store only blocks that the device will evict soon, found
+    among the next lazy_blocks free blocks in each step; else store all computed blocks. host_bytes:
+    size of host memory, for reports. groups: the device's layer groups.
     """
 
     block_tokens: int

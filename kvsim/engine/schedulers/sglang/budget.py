@@ -140,7 +140,7 @@ class Budget:
         self.chunk -= paged
 
     def give_back(self, expected: float) -> None:
-        """Take back the expected output tokens of a running request that leaves."""
+        """Return the expected output tokens of a retracted running request to the budget."""
         self._total = self.total - expected
 
     def most_of_chunk(self, new_tokens: int, rest: int) -> int | None:
@@ -172,10 +172,10 @@ class Budget:
         return (prefix_tokens + most) // self.page * self.page - prefix_tokens
 
     def next_chunk(self, new_tokens: int, limit: int | None = None) -> int:
-        """Tokens of the next chunk of the chunked prompt, which continues even if no memory is
-        left, at most `limit`.
+        """Tokens of the next chunk of the chunked prompt, at most `limit`. The prompt continues
+        even if no memory is left.
 
-        0: it waits, as its sliding windows do not fit.
+        0: no chunk in this pass, since the window pool lacks slots for it.
         """
         left = int(self.left_total)
         if self._windows is not None:

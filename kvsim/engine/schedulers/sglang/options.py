@@ -50,8 +50,8 @@ _OF_PRIORITIES = (
 
 
 class Sglang(SchedulerOptions):
-    """SGLang 0.5.23. A request without max_tokens counts with all output that its context and the
-    pool allow, as in the engine. Admission counts at most 4,096 tokens of it.
+    """SGLang 0.5.23. A request without max_tokens counts with the longest output that its context
+    and the pool allow, as in the engine. Admission counts at most 4,096 output tokens.
 
     max_running_requests: most requests with KV memory; not given: 2048 to 4096, by the pool; never
         more than half the pool's tokens.
@@ -60,18 +60,19 @@ class Sglang(SchedulerOptions):
         memory: 2048 below 20 GiB, 4096 below 60, 8192 below 160, else 16384.)
     prefill_max_requests: most prompts of a step.
     schedule_policy: order in which a pass tries waiting requests (`scheduler.schedule_policy`).
-    enable_priority_scheduling: the most urgent first, under fcfs and lof. A running request leaves
-        for one that is more urgent when as many run as may.
+    enable_priority_scheduling: the most urgent requests first, under fcfs and lof. If
+        max_running_requests are running, one of them is retracted for a more urgent request.
     schedule_low_priority_values_first: smaller values of priority are more urgent, not larger ones.
-    priority_scheduling_preemption_threshold: a request leaves only for one that is more urgent by
-        more than this; 10 unless given. disable_priority_preemption: none leaves.
+    priority_scheduling_preemption_threshold: a request is retracted only for one that is more
+        urgent by more than this; 10 unless given. disable_priority_preemption: running requests
+        are never retracted for more urgent ones.
     schedule_conservativeness: scales the share of what requests may still put out that is held
         back for them, 0.7 at first.
-    enable_mixed_chunk: decoding requests run in the steps of prompts, too.
+    enable_mixed_chunk: steps with prompts also decode.
     disable_overlap_schedule: a step is scheduled when the one before it has returned.
     scheduler_recv_interval: steps of decoding between two looks at what has arrived.
-    pp_max_micro_batch_size: most requests of one micro-batch; over pipeline stages there are as
-        many micro-batches as stages. Not given: an equal share of the requests that may run.
+    pp_max_micro_batch_size: most requests of one micro-batch; there are as many micro-batches as
+        pipeline stages. Not given: max_running_requests / stages.
 
     preemption_mode and victim have one value here: SGLang retracts by rules of its own.
     """
@@ -113,7 +114,9 @@ class Sglang(SchedulerOptions):
 
     @model_validator(mode="after")
     def _priorities_under_two_policies(self) -> Self:
-        """SGLang has priorities under fcfs and lof alone (arg_groups/validation_hook.py)."""
+        """Refuse priorities under a policy other than fcfs and lof, as SGLang does
+        (arg_groups/validation_hook.py).
+        """
         if self.enable_priority_scheduling:
             if not SCHEDULE_POLICIES.get(self.schedule_policy).by_priority:
                 raise ValueError("SGLang has enable_priority_scheduling under fcfs and lof alone")
@@ -132,7 +135,7 @@ class Sglang(SchedulerOptions):
 
     @property
     def priorities(self) -> PriorityRule:
-        """How priorities of requests count."""
+        """The rule for request priorities."""
         if not self.enable_priority_scheduling:
             return NO_PRIORITIES
         threshold = self.priority_scheduling_preemption_threshold
@@ -202,7 +205,7 @@ class Sglang(SchedulerOptions):
         return frozenset((STAGES,))
 
     def depth_over(self, stages: int) -> int:
-        """SGLang turns its overlap schedule off over several stages."""
+        """1 over several stages, where SGLang turns its overlap schedule off."""
         return self.depth if stages == 1 else 1
 
     def holding(

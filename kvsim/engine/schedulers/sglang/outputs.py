@@ -19,8 +19,8 @@ RETRACT_STEPS = 20  # decode steps that a retraction makes room for
 
 
 class InFlight:
-    """The plans in flight, oldest first. elsewhere: they are of other micro-batches than the one
-    that is scheduled next.
+    """The plans in flight, oldest first. elsewhere: with pipeline stages, these plans are of other
+    micro-batches than the one that is scheduled next, so its requests have no token in flight.
     """
 
     def __init__(self, *, elsewhere: bool = False) -> None:
@@ -102,9 +102,8 @@ class InFlight:
 class Outputs:
     """Output counts of waiting and running requests.
 
-    in_flight: the plans in flight. wishes: max_new_tokens of each request, reduced to what the
-    engine allows. all_counts: number of these with ignore_eos, to which the new-token ratio does
-    not apply.
+    in_flight: the plans in flight. wishes: max_new_tokens of each request, limited by the engine.
+    all_counts: number of requests with ignore_eos, to which the new-token ratio does not apply.
     """
 
     def __init__(self, batch: DecodeBatch, in_flight: InFlight) -> None:

@@ -141,7 +141,7 @@ class HicachePart:
     @property
     @abstractmethod
     def loads_end_ps(self) -> int:
-        """When all loads submitted so far have ended, in ps; 0 for none."""
+        """End of the last of the loads submitted so far, in ps; 0 for none."""
 
     @abstractmethod
     def room_made(self) -> None:

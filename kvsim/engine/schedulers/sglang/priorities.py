@@ -1,5 +1,6 @@
-"""Priorities of requests under SGLang (--enable-priority-scheduling): which waiting one is urgent,
-and which running ones leave for it (managers/schedule_policy.py, `preempt_to_schedule`).
+"""Priorities of requests under SGLang (--enable-priority-scheduling): the order of urgency, and
+which running requests are retracted for a more urgent one (managers/schedule_policy.py,
+`preempt_to_schedule`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,10 +12,11 @@ PREEMPTION_THRESHOLD = 10  # SGLang's default
 
 
 class PriorityRule:
-    """How priorities count. sign: 1: smaller values first; -1: larger ones; 0: they do not count.
+    """The rule for priorities. sign: 1: smaller values are more urgent; -1: larger values; 0:
+    priorities are ignored.
 
-    threshold: a running request leaves for one that is more urgent by more than this; None: it
-    never does.
+    threshold: a running request is retracted for one that is more urgent by more than this; None:
+    never.
     """
 
     def __init__(self, sign: int = 0, threshold: int | None = None) -> None:
@@ -22,11 +24,11 @@ class PriorityRule:
 
     @property
     def preempts(self) -> bool:
-        """Whether running requests may leave for more urgent ones."""
+        """Whether running requests may be retracted for more urgent ones."""
         return self.sign != 0 and self.threshold is not None
 
     def urgency(self, seq: Sequence) -> int:
-        """Sort key: lower is more urgent."""
+        """Sort key of a request: the smallest is the most urgent."""
         return self.sign * seq.priority
 
 
@@ -41,10 +43,10 @@ def leaving(
     lack: float,
     freed: Callable[[Sequence], float],
 ) -> list[Sequence]:
-    """Requests of `running` that leave so that `newcomer` may start, least urgent first; none if
-    too few are less urgent by more than the threshold.
+    """Requests of `running` to retract so that `newcomer` can start, least urgent first. None are
+    retracted if those that are less urgent by more than the threshold do not suffice.
 
-    lack: tokens that the newcomer lacks. freed: gives the tokens that count for a running one.
+    lack: tokens that the newcomer lacks. freed: gives the tokens that a running request frees.
     """
     chosen: list[Sequence] = []
     if rule.threshold is None:

@@ -40,13 +40,13 @@ class PrefillAdmission:
     """The admissions of one pass.
 
     wishes: max_new_tokens of each request. ratio: the new-token ratio. running: gives the spans of
-    running requests. hicache: loads host hits of admitted requests. makes_way: lets running
-    requests leave for a more urgent one, and returns whether any did. cached: the pool has a prefix
-    cache.
+    running requests. hicache: loads host hits of admitted requests. makes_way: retracts running
+    requests for a more urgent one, and returns whether it did. cached: the pool has a prefix cache.
 
-    taken: admitted requests. stop: why the pass ended before the queue did, if a budget ended it.
-    no_place: as many requests run as may. cut_twice: SGLang would cut a second prompt into chunks
-    too. skipped: a request was skipped.
+    taken: admitted requests. stop: the exhausted budget that ended the pass before the end of the
+    queue; None: no budget did. no_place: the limit on running requests is reached. cut_twice:
+    SGLang would cut a second prompt into chunks, which it cannot continue. skipped: a request was
+    skipped.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class PrefillAdmission:
     def choose(
         self, queue: SglangQueue, places: int, most: int, *, alone: bool, cuts: bool
     ) -> None:
-        """Admit requests from the front of `queue`. places: most requests that may still run. most:
-        most prompts of one pass.
+        """Admit requests from the front of `queue`. places: number of requests that can be added to
+        the running ones. most: limit on the prompts of one pass.
 
         alone: no chunked prompt is in progress. cuts: a prompt may be cut into chunks.
         """
@@ -119,12 +119,12 @@ class PrefillAdmission:
     def _weigh(
         self, seq: Sequence, cached: int, *, first: bool, cuts: bool
     ) -> tuple[int, Stop | None]:
-        """Try `seq`; returns (tokens to compute now or 0 if refused, reason why nothing more is
-        admitted).
+        """Try to admit `seq`; returns (tokens to compute now, 0 if refused; reason why no further
+        request is admitted, or None).
 
-        A prefix in host memory needs memory on the device, and no computing. If it cannot be
-        loaded, the request is tried again without it. first: the pass has admitted nothing yet.
-        cuts: it may be cut into chunks.
+        A prefix in host memory needs device memory, but no computation. If it cannot be loaded, the
+        request is tried again without it. first: the pass has admitted no request yet. cuts: the
+        prompt may be cut into chunks.
         """
         budget, loads = self._budget, self._hicache.host_hit(seq)
         while True:
@@ -209,10 +209,10 @@ class PromptKnobs(NamedTuple):
 class PrefillBatch:
     """The prefill batches of an engine, one in each pass.
 
-    running: the running batch of this pass. chunked: request with an unfinished prompt. short_head:
-    head of the queue that lacked memory when last tried. most_running: requests that may hold
-    memory at once; most_in_batch: those of one running batch. displaced: requests that left for
-    more urgent ones in the last pass.
+    running: the running batch of this pass. chunked: the request with a prompt in progress.
+    short_head: head of the queue that lacked memory when last tried. most_running: limit on
+    requests with memory; most_in_batch: limit on those of one running batch. displaced: requests
+    that were retracted for more urgent ones in the last pass.
     """
 
     def __init__(
@@ -258,12 +258,12 @@ class PrefillBatch:
 
     @property
     def open(self) -> bool:
-        """Whether the next pass tries waiting requests even if nothing changes."""
+        """Whether the next pass tries waiting requests even if none arrives and none finishes."""
         return self._preempts or self._room.windows is not None or not self.running.full
 
     def prefill(self, plan: Plan) -> bool:
-        """Admit new prompts, and continue the chunked prompt; returns whether that takes the
-        pass.
+        """Continue the chunked prompt and admit new prompts; returns whether prompts alone are
+        computed in this pass.
         """
         running, queue, knobs = self.running, self._queue, self._knobs
         self.displaced = []
@@ -323,8 +323,8 @@ class PrefillBatch:
         return spent
 
     def _make_way(self, seq: Sequence, budget: Budget, plan: Plan) -> bool:
-        """Let running requests leave so that the more urgent `seq` may start; returns whether any
-        did.
+        """Retract running requests so that the more urgent `seq` can start; returns whether any was
+        retracted.
         """
         running, priorities, entries = self.running, self._queue.priorities, self._queue.entries
         if not self._preempts:
@@ -372,8 +372,8 @@ class PrefillBatch:
             yield span(seq, self.running.outputs.wishes[seq], seq.num_outputs, ratio)
 
     def _compute(self, plan: Plan, more: int, taken: list[Newcomer]) -> bool:
-        """Compute `more` tokens of the chunked prompt, and start the admitted ones; returns whether
-        nobody else decodes in this pass.
+        """Compute `more` tokens of the chunked prompt, and start the admitted requests; returns
+        whether no request decodes in this pass.
         """
         retracted = len(plan.preempted)
         scheduler, room, running = self._scheduler, self._room, self.running

@@ -1,9 +1,9 @@
-"""The waiting queue of SGLang, in the order of its schedule policy, and the requests not received
-yet.
+"""The waiting queue of SGLang, in the order of its schedule policy, and the inbox of requests that
+the scheduler has not received yet.
 
-Every order marks the prefixes that waiting requests would hit as recently used
-(managers/schedule_policy.py). A policy that looks them up marks all of them each time it sorts. For
-the others those of the first requests are marked sometimes.
+A lookup marks cached prefixes as recently used (managers/schedule_policy.py). A policy that looks
+up prefixes does so for all waiting requests whenever it sorts. Under the other policies the first
+128 requests are looked up in every 32nd pass.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -68,13 +68,13 @@ class Inbox:
 
 
 class SglangQueue:
-    """The waiting requests; new and retracted ones are appended, and `policy` sorts them.
+    """The waiting requests. New and retracted ones are appended, and `policy` sorts the queue.
 
     Its length includes requests in the inbox, and `outside` ones, which wait for another engine;
     the scheduler does not see these.
 
-    entries: when each waiting or running request entered. prefilled_tokens: prompt tokens launched
-    so far, as SGLang counts them.
+    entries: record of each waiting or running request. prefilled_tokens: prompt tokens launched so
+    far, as SGLang counts them.
     """
 
     def __init__(
@@ -122,7 +122,9 @@ class SglangQueue:
         self.entries[seq].tried_tokens = before.tried_tokens
 
     def begin_pass(self) -> None:
-        """Note what was launched before the requests that have arrived since the last pass."""
+        """Set the number of prompt tokens launched before their entry, for requests that have
+        arrived since the last pass.
+        """
         for seq in self._new:
             self.entries[seq].prefilled_tokens = self.prefilled_tokens
         self._new.clear()
@@ -137,7 +139,7 @@ class SglangQueue:
         self.left(seq)
 
     def left(self, seq: Sequence) -> None:
-        """Forget a request that has ended."""
+        """Forget the record of a request that has ended."""
         if self.entries.pop(seq, None) is not None and seq in self._new:
             self._new.remove(seq)
 
@@ -153,7 +155,8 @@ class SglangQueue:
         *,
         cached: bool,
     ) -> None:
-        """Order the queue before a pass, and mark the prefixes it would hit as recently used.
+        """Sort the queue before a pass, and mark cached prefixes of waiting requests as recently
+        used.
 
         wishes: max_new_tokens of each request. running: SGLang's running batch. cached: the pool
         has a prefix cache.
@@ -181,10 +184,11 @@ class SglangQueue:
         self._passes += 1
 
     def shared_chunk(self, rest: int, chunk: int, page: int) -> int | None:
-        """Most tokens of the next chunk of a prompt with `rest` tokens to compute, so that shorter
-        waiting prompts fit into the same step; None: no limit (`shortest_prefill_chunk_limit`).
+        """Limit on the tokens of the next chunk of a prompt, so that shorter waiting prompts fit
+        into the same step; None: no limit (`shortest_prefill_chunk_limit`).
 
-        chunk: tokens of chunks that this pass may compute.
+        rest: tokens of the prompt still to compute. chunk: limit on chunk tokens in this pass.
+        page: tokens of a page.
         """
         if not self.policy.shares_chunks or chunk < 2 * page:
             return None

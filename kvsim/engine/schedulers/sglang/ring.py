@@ -1,8 +1,9 @@
 """Micro-batches of pipeline stages under SGLang (managers/scheduler_pp_mixin.py, 0.5.23).
 
-Each of N places has a running batch and a last prefill batch of its own. Places take turns: a pass
-schedules one of them alone. Its last outputs have been processed by then, those of the others are
-in flight. So a request decodes once in N passes. Without stages there is one place.
+With N stages there are N micro-batches, each with a running batch and a last prefill batch. Passes
+schedule the micro-batches round-robin, one in each pass. The outputs of the scheduled one have been
+processed, those of the others are in flight. So a request decodes once in N passes. Without stages
+there is one micro-batch.
 """
 
 from collections.abc import Callable
@@ -14,8 +15,8 @@ from kvsim.sequence import Sequence
 
 
 class Ring:
-    """The places of one scheduler, each made by `place`. at: index of the one that is scheduled
-    now.
+    """The micro-batches of one scheduler, called places here; `place` makes each of them. at: index
+    of the one that is being scheduled.
     """
 
     def __init__(self, scheduler: Scheduler, num: int, place: Callable[[], RunningBatch]) -> None:
@@ -27,11 +28,13 @@ class Ring:
 
     @property
     def alone(self) -> bool:
-        """Whether there is one place."""
+        """Whether there is only one micro-batch."""
         return len(self.places) == 1
 
     def turn(self) -> RunningBatch:
-        """Begin the pass of the next place: decoding requests of the others rest."""
+        """Begin the pass of the next micro-batch, and return it. Decoding requests of the others
+        are taken out of the batch until the end of the pass.
+        """
         places = self.places
         if len(places) == 1:
             return places[0]
@@ -45,7 +48,9 @@ class Ring:
         return place
 
     def decided(self, plan: Plan) -> None:
-        """End the pass that made `plan`; the requests that rested may decode again."""
+        """End the pass that made `plan`, and put the decoding requests of the other micro-batches
+        back.
+        """
         if len(self.places) == 1:
             return
         place, scheduler = self.places[self.at], self._scheduler
@@ -58,11 +63,13 @@ class Ring:
         self._away = []
 
     def launched(self, plan: Plan) -> None:
-        """`plan` is launched: its outputs belong to this place."""
+        """Note that `plan` is launched, with outputs of the micro-batch that is being scheduled."""
         self._of[plan] = self.places[self.at]
 
     def returned(self, plan: Plan, done: list[Sequence]) -> None:
-        """The outputs of `plan` are processed; requests `done` have ended with them."""
+        """Note that the outputs of `plan` are processed, and that requests `done` have ended with
+        them.
+        """
         place = self._of.pop(plan, None)
         if place is not None:
             place.finished += done

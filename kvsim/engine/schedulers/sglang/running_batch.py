@@ -23,14 +23,14 @@ from kvsim.sequence import Sequence
 class RunningBatch:
     """SGLang's running batch.
 
-    members: its requests, each with a number that grows in batch order; they include requests with
-    their last token in flight. full: no request is admitted. ratio: the new-token ratio.
-    first_tokens: tokens of the prefill batch that it was at first; SGLang counts them as launched
-    again in each decode step.
+    members: its requests, numbered in batch order; requests with their last token in flight are
+    included. full: no request is admitted. ratio: the new-token ratio. first_tokens: prompt tokens
+    of the prefill batch from which this batch began; SGLang counts them as launched again in each
+    decode step.
 
     prompts: the last prefill batch, until the next pass; prompt_tokens: tokens that it computes.
-    chunked: the request of it with an unfinished prompt. finished: requests that have finished
-    since the last pass.
+    chunked: the request with a prompt in progress in that batch. finished: requests that have
+    finished since the last pass.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class RunningBatch:
         self.full = False
 
     def enter(self, seqs: list[Sequence]) -> None:
-        """Append `seqs` to the batch. Their prefill batch becomes the running batch if this one is
-        empty.
+        """Append `seqs`, the requests of a prefill batch. If the running batch is empty, the
+        prefill batch becomes the running batch.
         """
         if seqs and not self.members:
             self.full, self.first_tokens = False, self.prompt_tokens
@@ -66,7 +66,7 @@ class RunningBatch:
         self._entered += len(seqs)
 
     def drop_finished(self) -> None:
-        """Remove finished requests: their last outputs are processed."""
+        """Remove finished requests, since their last outputs have been processed."""
         for seq in self.finished:
             if seq in self.members:
                 del self.members[seq]

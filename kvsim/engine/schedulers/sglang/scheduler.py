@@ -37,10 +37,10 @@ from kvsim.sequence import Sequence
 class SglangParts(NamedTuple):
     """The parts of an SGLang scheduler.
 
-    policies: include the queue of all waiting requests. queue: those of them with prompts to
-    compute on this engine. max_running_requests: the option, None if not given. conservativeness:
-    see `NewTokenRatio`. stages: pipeline stages. most_in_batch: requests of one of their
-    micro-batches; None: an equal share of those that may run.
+    policies: queue of all waiting requests, victim and preemption. queue: waiting requests with
+    prompts to compute on this engine. max_running_requests: the option, None if not given.
+    conservativeness: see `NewTokenRatio`. stages: number of pipeline stages. most_in_batch: limit
+    on the requests of one micro-batch; None: an equal share of the limit on running requests.
     """
 
     allocator: Allocator
@@ -60,8 +60,8 @@ class SglangParts(NamedTuple):
 class SglangScheduler(Scheduler):
     """Schedules as SGLang does.
 
-    running: requests with KV memory, decoding and prefilling. decoding: SGLang's running batch; of
-    several micro-batches that of the last pass. request_limits: limits on requests.
+    running: requests with KV memory, decoding and prefilling. decoding: SGLang's running batch;
+    with several micro-batches, the one of the last pass. request_limits: limits on requests.
     """
 
     def __init__(self, parts: SglangParts) -> None:

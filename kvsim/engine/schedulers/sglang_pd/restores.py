@@ -1,8 +1,8 @@
-"""Prefixes of a decode engine's prompts that are in its host memory, and are loaded while the rest
-of the prompt is transferred (disaggregation/decode_hicache_mixin.py, 0.5.23).
+"""Loads of cached prefixes from a decode engine's host memory, while the rest of the prompt is
+transferred (SGLang 0.5.23, disaggregation/decode_hicache_mixin.py).
 
-What is promised to the prefill engine is not sent. It is looked up again when its load is queued:
-if the host has given it up, the request fails.
+The decode engine promises a cached prefix to the prefill engine, which then does not send it. The
+prefix is looked up again when its load is queued: if host memory has evicted it, the request fails.
 """
 
 from mypy_extensions import mypyc_attr
@@ -17,7 +17,7 @@ _PENDING = -1
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Restores:
-    """The promised prefixes of requests in transfer, loaded by `hicache`."""
+    """The promised prefixes of requests in transfer. hicache: loads them from host memory."""
 
     def __init__(self, pages: RadixAllocator, hicache: HicachePart) -> None:
         self._pages, self._hicache = pages, hicache
@@ -28,16 +28,18 @@ class Restores:
 
     @property
     def reserved_tokens(self) -> int:
-        """Slots that loads not queued yet will take."""
+        """Device slots that loads which are not queued yet will take."""
         return sum(self._missing.values())
 
     @property
     def pending(self) -> bool:
-        """Whether a later pass queues loads."""
+        """Whether the next pass has loads to queue."""
         return bool(self._new)
 
     def promise(self, seq: Sequence) -> int:
-        """Promise the cached prefix of a pinned `seq`; returns its tokens that are on the host."""
+        """Promise the cached prefix of a pinned `seq` to the prefill engine; returns the tokens of
+        it that are in host memory.
+        """
         missing = self._hicache.host_hit(seq)
         self._new.append(seq)
         if missing:
@@ -46,8 +48,8 @@ class Restores:
         return missing
 
     def load(self) -> list[Sequence]:
-        """Queue and submit the loads of requests promised in earlier passes, as one copy; returns
-        those that fail.
+        """Queue the loads of all promised prefixes, and submit them as one copy. Returns the
+        requests that fail: host memory has evicted their prefix, or the device has no slots.
         """
         new, self._new = self._new, []
         failed = [seq for seq in new if seq in self._promised and not self._queue(seq)]
@@ -61,11 +63,11 @@ class Restores:
         return self._pages.restore(seq, promised, missing, self._hicache.load_back)
 
     def is_ready(self, seq: Sequence, now_ps: int) -> bool:
-        """Whether all loads that `seq` waits for have ended."""
+        """Whether the load for `seq` was submitted and has ended by now_ps."""
         return 0 <= self._ready_ps.get(seq, _PENDING) <= now_ps
 
     def done(self, seq: Sequence) -> None:
-        """Forget `seq`, which is transferred or has failed."""
+        """Forget `seq`, since its transfer has ended or failed."""
         self._ready_ps.pop(seq, None)
         self._promised.pop(seq, None)
         self._missing.pop(seq, None)

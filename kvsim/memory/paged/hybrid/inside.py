@@ -18,10 +18,10 @@ from kvsim.vllm.sizes import Sizes
 
 class Inside:
     """The part of `BlockNames` for keys inside blocks, with the same parameters. drafts: whether
-    tokens are drafted.
+    speculative decoding is on.
 
-    If hits end only at block ends, a key inside a block is never looked up. Such a key only marks,
-    for drafts, the content after the last token with a key.
+    If hits end only at block ends, a key inside a block is never looked up. Its only use is with
+    drafts: the content after the last token with a key is then identified by it.
     """
 
     def __init__(

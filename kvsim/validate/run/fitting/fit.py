@@ -33,9 +33,9 @@ _LEAST_SHARE = 0.04  # of the mean step
 class RunFit(NamedTuple):
     """A fitted correction.
 
-    form is one of FORMS, or "server". requests counts those used for the fit. intervals are 95 %
-    ranges of each free number, by its field in Correction. judged has all forms that were tried.
-    warnings are sentences for people.
+    form is one of FORMS, or "server". requests is the number of requests used for the fit.
+    intervals are 95 % ranges of each free number, by its field in Correction. judged has all forms
+    that were tried. warnings are sentences to print.
     """
 
     form: str
@@ -71,8 +71,9 @@ def fit_run(
     form: str | None = None,
     progress: Progress | None = None,
 ) -> RunFit:
-    """Fit `form` on the run's first part; None: what servers have beyond their kernels, or, of step
-    times without kernels, the form of FORMS that best predicts held-out blocks of it.
+    """Fit `form` on the run's first part. None: "server", the numbers of a server beyond its
+    kernels. Without kernels, None is the form of FORMS that best predicts held-out blocks of that
+    part.
 
     progress is passed to each `replay`, with the number of the replay. InputError for an unknown
     form.

@@ -25,10 +25,11 @@ def free_numbers(form: str) -> tuple[str, ...]:
 
 
 class Proportions(NamedTuple):
-    """Means over the run's steps, which are the units of the numbers.
+    """Means over the steps of a run, from which the unit of each number is derived.
 
-    step_ps: its time. The others count a step's tokens, prefill chunks, sequences, and prompt
-    tokens. prompts: the share of steps with prompts.
+    step_ps: duration of a step. tokens, chunks, sequences, prompt_tokens: number of computed
+    tokens, prefill chunks, sequences and prompt tokens of a step. prompts: share of the steps with
+    prompts.
     """
 
     step_ps: float
@@ -39,8 +40,8 @@ class Proportions(NamedTuple):
     prompt_tokens: float
 
     def unit(self, name: str) -> float:
-        """Value of a number in its field of Correction that doubles the mean step; 0 where no step
-        of the run has any.
+        """Value of a field of Correction that doubles the mean step; 0 if no step of the run has
+        what the field counts.
         """
         if name == "scale_ppm":
             return WHOLE_PPM
@@ -80,7 +81,7 @@ class Proportions(NamedTuple):
         return tuple(least[name] for name in FORMS[form])
 
     def of_server(self, numbers: Numbers) -> tuple[float, ...]:
-        """Numbers of a server in these units."""
+        """Convert numbers of a server (us) to fractions of the mean step time."""
         scale, *us = numbers
         units = [self.unit(name) for name in SERVER_FREE[1:]]
         shares = [each * PS_PER_US / unit if unit else 0.0

@@ -20,16 +20,17 @@ Numbers = tuple[float, ...]
 _STEP = 0.02  # of a derivative: a fiftieth of a step's time, well above the jumps of a schedule
 _EXACT = 2e-4
 _MOST_STEPS = 8
-_ROUNDS = 2  # of a drawn fit; each takes the simulation as linear
-_NARROW = 1e-9  # a standard deviation of a number that no step has
+_ROUNDS = 2  # of a drawn fit; each linearises the simulation
+_NARROW = 1e-9  # standard deviation of a number that no step of the run needs
 
 
 class FittedNumbers(NamedTuple):
-    """Fitted numbers of a form, and the simulations that give their derivatives.
+    """Fitted numbers of a form, and the simulations from which their derivatives are computed.
 
-    simulated has the amounts at the fit, one list per quantity. moved has the same with one number
-    increased by `step`, for each number. lowest has the lower bounds. usual: standard deviations
-    over servers, by which the numbers are drawn towards 0; None: they are not.
+    simulated has the amounts at the fit, one list per quantity. moved has the amounts with one
+    number increased by `step`, for each number. lowest has the lower bounds. usual: standard
+    deviations over servers, by which each number is drawn towards 0; None: the numbers are not
+    drawn.
     """
 
     numbers: Numbers
@@ -120,7 +121,8 @@ def drawn(
     lowest: Numbers,
     usual: Numbers,
 ) -> FittedNumbers:
-    """The most likely numbers of a server, with standard deviations `usual` around 0.
+    """The most likely numbers of a server, if its numbers are distributed around 0 with standard
+    deviations `usual`.
 
     simulate and lowest are those of `search`.
     """
@@ -136,7 +138,7 @@ def drawn(
 
 
 def _moved(simulate: Callable[[Numbers], list[Floats]], numbers: Numbers) -> list[list[Floats]]:
-    """The amounts with each number a little larger in turn."""
+    """The amounts with one number increased by `_STEP`, for each number."""
     return [
         simulate((*numbers[:at], numbers[at] + _STEP, *numbers[at + 1 :]))
         for at in range(len(numbers))

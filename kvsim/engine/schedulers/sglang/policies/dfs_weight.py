@@ -1,4 +1,4 @@
-"""Depth first through the radix tree, branches with more waiting requests first."""
+"""Schedule policy `dfs-weight`: depth first through the radix tree."""
 
 from typing import ClassVar
 
@@ -7,8 +7,8 @@ from kvsim.sequence import Sequence
 
 
 class DfsWeight(SchedulePolicy):
-    """Depth first through the radix tree, branches with more waiting requests first, so that
-    requests of one branch follow each other.
+    """Order of a depth-first walk through the radix tree, branches with more waiting requests
+    first. So requests that share a prefix follow each other.
     """
 
     looks_up: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""First come, first served; by priority first, if priorities count."""
+"""Schedule policy `fcfs`: first come, first served, within each priority."""
 
 from typing import ClassVar
 
@@ -8,8 +8,8 @@ from kvsim.sequence import Sequence
 
 
 class Fcfs(SchedulePolicy):
-    """First come, first served: a retracted request is tried after all others. With
-    `enable_priority_scheduling` the most urgent first.
+    """First come, first served; a retracted request is queued last. With
+    `enable_priority_scheduling` requests of higher priority come first.
     """
 
     by_priority: ClassVar[bool] = True

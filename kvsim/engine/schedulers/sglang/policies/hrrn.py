@@ -1,4 +1,6 @@
-"""Highest response ratio next, with waiting counted in prompt tokens."""
+"""Schedule policy `hrrn`: highest response ratio next, where waiting time is counted in prompt
+tokens.
+"""
 
 from math import inf
 from typing import ClassVar
@@ -8,8 +10,9 @@ from kvsim.sequence import Sequence
 
 
 class Hrrn(SchedulePolicy):
-    """Highest response ratio next: prompt tokens that the engine launched while the request waited,
-    over its own uncached ones. With more than 128 waiting as fcfs.
+    """Highest response ratio next. The ratio is the number of prompt tokens that the engine
+    launched while the request waited, divided by the request's own uncached tokens. With more than
+    128 waiting requests the order is that of fcfs.
     """
 
     looks_up: ClassVar[bool] = True

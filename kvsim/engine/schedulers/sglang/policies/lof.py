@@ -1,4 +1,4 @@
-"""Largest max_new_tokens first."""
+"""Schedule policy `lof`: longest output first."""
 
 from typing import ClassVar
 
@@ -7,7 +7,9 @@ from kvsim.sequence import Sequence
 
 
 class Lof(SchedulePolicy):
-    """Longest output first, by max_tokens; with `enable_priority_scheduling` within a priority."""
+    """Longest output first, by max_tokens. With `enable_priority_scheduling` this order holds
+    within each priority.
+    """
 
     by_priority: ClassVar[bool] = True
 

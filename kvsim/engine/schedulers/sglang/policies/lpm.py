@@ -1,4 +1,4 @@
-"""Longest cached prefix first."""
+"""Schedule policy `lpm`: longest cached prefix first."""
 
 from typing import ClassVar
 
@@ -7,8 +7,9 @@ from kvsim.sequence import Sequence
 
 
 class Lpm(SchedulePolicy):
-    """Longest cached prefix first. Requests that share an uncached beginning with an earlier one
-    are tried last, so that they hit the pages that it computes. With more than 128 waiting as fcfs.
+    """Longest cached prefix first. A request that begins with the same uncached tokens as an
+    earlier one is tried last, so that it hits the pages of that one. With more than 128 waiting
+    requests the order is that of fcfs.
     """
 
     looks_up: ClassVar[bool] = True

@@ -17,9 +17,9 @@ IN_BATCH_TOKENS = 32  # in common with one before it, and not cached: it waits f
 
 
 class QueueView(NamedTuple):
-    """Queue and engine as a policy sees them. room: the prefix cache. entries: when each request
-    entered the queue. wishes: max_new_tokens of each request. running: SGLang's running batch, in
-    its order. prefilled_tokens: prompt tokens launched so far, as SGLang counts them. passes:
+    """Queue and engine as a policy reads them. room: the prefix cache. entries: the queue's record
+    of each request. wishes: max_new_tokens of each request. running: SGLang's running batch, in its
+    order. prefilled_tokens: prompt tokens launched so far, as SGLang counts them. passes: number of
     earlier calls.
     """
 
@@ -35,11 +35,12 @@ class QueueView(NamedTuple):
 class SchedulePolicy(Options):
     """Order in which a pass tries the waiting requests. A policy has no state.
 
-    looks_up: it looks up the cached prefixes of the queue. most: requests of the longest queue that
-    it sorts; None: of any. without_cache: the policy that replaces it in a pool without a prefix
-    cache; "" for itself, None if SGLang refuses to start. shares_chunks: the chunk of the prompt in
-    progress leaves room for shorter prompts. by_priority: it reads priorities where they count.
-    ages: it counts what the engine launched since a request arrived.
+    looks_up: it looks up the cached prefix of each waiting request. most: longest queue that it
+    sorts, in requests; a longer queue is not sorted; None: no limit. without_cache: the policy that
+    replaces it if the pool has no prefix cache; "": no other; None: SGLang refuses to start.
+    shares_chunks: the chunk of the prompt in progress is cut so that shorter waiting prompts fit
+    into the step. by_priority: it takes priorities into account if they are enabled. ages: it uses
+    the number of prompt tokens launched since a request entered the queue.
     """
 
     looks_up: ClassVar[bool] = False
@@ -50,20 +51,25 @@ class SchedulePolicy(Options):
     by_priority: ClassVar[bool] = False
 
     def sorts(self, priorities: PriorityRule) -> bool:
-        """Whether the order differs from that of entry. priorities: how they count."""
+        """Whether the policy's order can differ from that of entry. priorities: the rule for
+        request priorities.
+        """
         return True
 
     @abstractmethod
     def order(self, waiting: list[Sequence], view: QueueView) -> list[Sequence]:
-        """`waiting`, in the order of the queue, in the order in which they are tried."""
+        """Sort `waiting`, which is in the order of the queue; a pass tries requests in the returned
+        order.
+        """
         raise NotImplementedError(type(self).__name__)  # every registered policy overrides this
 
 
 def matched(waiting: list[Sequence], view: QueueView) -> set[Sequence]:
-    """Look up the prefix of each waiting request, in order, and note how much of it is cached.
+    """Look up the cached prefix of each waiting request, in order, and record its length in the
+    entry.
 
-    Returns the requests that share an uncached beginning with an earlier one, so that they had
-    better wait for the pages that it computes.
+    Returns the requests that begin with the same uncached tokens as an earlier one. They are tried
+    last, so that they hit the pages that the earlier one computes.
     """
     later: set[Sequence] = set()
     beginnings = set()

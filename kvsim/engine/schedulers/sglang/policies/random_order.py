@@ -1,4 +1,4 @@
-"""Shuffles the queue in every pass."""
+"""Schedule policy `random`: the queue is shuffled in every pass."""
 
 from random import Random
 
@@ -7,8 +7,8 @@ from kvsim.sequence import Sequence
 
 
 class RandomOrder(SchedulePolicy):
-    """A random order in every pass, the same one in every run. SGLang's own generator also serves
-    others, so that its orders cannot be repeated.
+    """A random order in every pass, the same in every run. The orders differ from SGLang's, since
+    its random generator is also used elsewhere.
     """
 
     def order(self, waiting: list[Sequence], view: QueueView) -> list[Sequence]:

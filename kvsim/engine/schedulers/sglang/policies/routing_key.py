@@ -1,4 +1,4 @@
-"""Requests of sessions that run already first."""
+"""Schedule policy `routing-key`: requests of sessions with running requests first."""
 
 from collections import Counter
 
@@ -7,8 +7,9 @@ from kvsim.sequence import Sequence
 
 
 class RoutingKey(SchedulePolicy):
-    """Requests of the routing key that most running requests have first, then by key. A request's
-    key is its session; clients send it as the header `x-smg-routing-key`.
+    """Requests with the routing key that most running requests have come first, then in the order
+    of keys. A request's routing key is its session; a client sends it as the header
+    `x-smg-routing-key`.
     """
 
     def order(self, waiting: list[Sequence], view: QueueView) -> list[Sequence]:

@@ -1,4 +1,4 @@
-"""Fewest uncached tokens first."""
+"""Schedule policy `shortest-prefill-first`: fewest uncached tokens first."""
 
 from typing import ClassVar
 
@@ -7,8 +7,8 @@ from kvsim.sequence import Sequence
 
 
 class ShortestPrefillFirst(SchedulePolicy):
-    """Fewest uncached tokens first. A chunk of a long prompt leaves room for waiting prompts that
-    are shorter than its rest. It needs a prefix cache.
+    """Fewest uncached tokens first. A chunk of a long prompt is cut so that waiting prompts with
+    fewer tokens to compute fit into the same step. It needs a prefix cache.
     """
 
     looks_up: ClassVar[bool] = True
