@@ -345,7 +345,7 @@ def test_memory_of_a_scenario_reports_the_tokens_its_engine_logs(model, tmp_path
     assert json.loads(found.stdout)["tokens"] == by_flags["engine"]["kv_cache_size_tokens"]
 
 
-def test_fewer_running_requests_than_asked_for_are_explained():
+def test_limit_below_max_running_requests_is_noted():
     words = ("qwen3.5-35b-a3b", "--quantization", "fp8", "--device", "h100")
     words += ("--mem-fraction-static", 0.88, "--max-model-len", 32_768)
     found = answer(*words, "--max-running-requests", 128)

@@ -1,4 +1,4 @@
-"""Invariants of every schedule policy of SGLang, found by its registry."""
+"""Invariants of every registered schedule policy of SGLang."""
 
 from typing import Any
 
@@ -30,7 +30,9 @@ TABLES = [*({"schedule_policy": name} for name in POLICIES), *PRIORITIES]
 
 
 def scenario(tables: Any, scheduler: dict[str, Any], **pool: Any) -> Any:
-    """A crowded pool under these keys of [scheduler]."""
+    """A scenario with a pool too small for all requests. scheduler: keys of [scheduler]. pool: keys
+    of [allocator].
+    """
     return tables(
         memory={"kv_cache_tokens": 700},
         allocator=[{"kind": "radix", **pool}],
@@ -46,7 +48,7 @@ def scenario(tables: Any, scheduler: dict[str, Any], **pool: Any) -> Any:
 
 
 def urgent(requests: list[Request]) -> list[Request]:
-    """The requests with priorities and sessions, by their place."""
+    """The requests with priorities 0 to 4; three of four also have one of three sessions."""
     return [
         each._replace(priority=index * 7 % 5, session=f"s{index % 3}" if index % 4 else None)
         for index, each in enumerate(requests)
@@ -58,7 +60,7 @@ def urgent(requests: list[Request]) -> list[Request]:
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(requests=streams())
-def test_steps_at_once_equal_single_steps_and_the_ledger_sums(
+def test_k_steps_equal_single_steps_and_the_ledger_sums(
     tables: Any, scheduler: dict[str, Any], requests: list[Request]
 ) -> None:
     made, sent = scenario(tables, scheduler), urgent(requests)
@@ -68,8 +70,10 @@ def test_steps_at_once_equal_single_steps_and_the_ledger_sums(
     assemble(spec, Stream(tuple(sent)), simulation.step_time, observer=Auditor()).run()
 
 
-def test_running_request_leaves_for_one_more_urgent_than_the_threshold(tables: Any) -> None:
-    """Six run, as many as may; the seventh is more urgent by 11, or by 10, which is not enough."""
+def test_priority_above_the_threshold_preempts_a_running_request(tables: Any) -> None:
+    """Six requests run, the limit. A seventh of priority 11 preempts one; with priority 10, equal
+    to the threshold, it waits.
+    """
     preempted = []
     for priority in (11, 10):
         made = scenario(tables, {"enable_priority_scheduling": True})
@@ -98,7 +102,7 @@ def test_running_request_leaves_for_one_more_urgent_than_the_threshold(tables: A
     ],
     ids=str,
 )
-def test_policy_that_sglang_would_not_start_with_is_refused(
+def test_flags_that_sglang_refuses_at_start_up_are_refused(
     tables: Any, scheduler: dict[str, Any], word: str
 ) -> None:
     with pytest.raises(InputError, match=word):

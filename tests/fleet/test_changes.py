@@ -170,15 +170,17 @@ def test_replicas_wanted_are_the_load_over_the_target(
     assert found == min(wanted, limit)
 
 
-def test_target_that_asks_for_most_replicas_decides() -> None:
-    """The use of 0.4 of two pools is within 0.5 of each; twelve waiting requests ask for six."""
+def test_hpa_target_that_needs_most_replicas_decides() -> None:
+    """KV usage of 0.4 on both replicas needs 0.8 / 0.5 = 1.6 replicas; twelve waiting requests need
+    12 / 2 = 6.
+    """
     options = AUTOSCALERS.parse({"kind": "hpa", "kv_usage": 0.5, "waiting": 2}, "autoscaler")
     assert list(options.needed(state([6, 6]))) == [1.6, 6]
     assert Autoscaler(options, 2).wanted(state([6, 6]), 2, 0) == 6
     assert Autoscaler(options, 2).wanted(state([0, 1]), 2, 0) == 2
 
 
-def test_scale_up_adds_at_most_its_policy_in_each_period() -> None:
+def test_scale_up_policy_limits_replicas_added_in_a_period() -> None:
     table = {"kind": "queue", "waiting": 1, "scale_up_pods": 1, "scale_up_percent": 0}
     options = AUTOSCALERS.parse({**table, "scale_up_period_s": 180, "max_replicas": 9}, "a")
     scaler, replicas, found = Autoscaler(options, 1), 1, []

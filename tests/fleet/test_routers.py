@@ -119,7 +119,9 @@ def test_bucket_router_falls_back_to_the_least_busy_worker() -> None:
 
 
 def test_llm_d_stays_with_a_warm_server_until_another_is_18_s_sooner() -> None:
-    """At 15,928 prompt tokens a second 18 s are 286,704 tokens: rules of the filter's README."""
+    """18 s at 15,928 prompt tokens a second are 286,704 tokens in flight (rule of the filter's
+    README).
+    """
     for waiting, expected in (((), {1}), ((10_000,), {1}), ((300_000,), {0, 2, 3})):
         router = router_of("llm-d-sticky")
         warm = request("warm", (1, 9 * 64))
@@ -137,7 +139,7 @@ def test_llm_d_counts_uncached_tokens_in_flight_until_the_first_token() -> None:
     for replica, length in enumerate((400, 800, 4000, 4000)):
         router.sent(request(f"r{replica}", (10 + replica, length)), replica, 0)
     asked = request("new", (1, 320))
-    decision = router.decide(asked, 0)  # the test's units are characters, four of a token
+    decision = router.decide(asked, 0)  # prompt lengths are in characters, four per token
     assert decision.scores == (100 + 80, 200 + 80, 1080, 1080)
     assert (decision.replica, decision.why) == (0, "token-load")
     router.prefilled("r1", 0)

@@ -55,8 +55,8 @@ def test_dp_ranks_may_synchronise_after_each_step() -> None:
 
 
 def test_request_waits_for_the_dummy_steps_that_ranks_have_launched() -> None:
-    """At 60 ms the ranks launch all dummies up to the sixteenth step, which are computed at 170 ms.
-    Alone, the request would have begun at once.
+    """At 60 ms the ranks launch all dummies up to the sixteenth step, which are computed until 170
+    ms. Without lockstep the request would begin at once.
     """
     late = [Request("a", 0, 10, 5), Request("b", 65 * MS, 10, 1)]
     _, ends = served(late, 2, TOGETHER)
@@ -114,8 +114,8 @@ def test_dp_lockstep_serves_all_conversations_but_takes_longer() -> None:
 
 
 def test_decode_replicas_of_a_mixture_of_experts_step_together() -> None:
-    """A prompt of 300 tokens on the second rank delays the tokens of the first, which is alone
-    where the ranks step apart.
+    """A prompt of 300 tokens on the second rank delays the tokens of the first rank. Without
+    lockstep it does not.
     """
     router = {"kind": "vllm-dp", "lockstep": True}
     apart = {"decode": {"replicas": 2}, "proxy_us": 0.0, "failed_reads": 1.0}

@@ -104,7 +104,7 @@ def test_inapplicable_llamacpp_option_is_refused(arguments: list[str], said: str
     assert said in str(result.exception)
 
 
-def test_model_without_a_gguf_file_has_the_cache_of_its_config() -> None:
+def test_llamacpp_cache_is_sized_from_config_json_without_a_gguf_file() -> None:
     """llama.cpp#9016 logs 1,024 MiB for Meta-Llama-3-8B with n_ctx 8192, in f16."""
     found = sized(Path("meta-llama/Meta-Llama-3-8B"), "--engine", "llama.cpp", "--ctx-size", "8192")
     assert found["kv_bytes"] == 1024 << 20

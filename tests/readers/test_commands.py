@@ -355,7 +355,7 @@ def test_sglang_flags_become_scenario_keys() -> None:
     assert any("slowest is not one" in note for note in other.reads[0].description.notes)
 
 
-def test_sglang_stages_become_scenario_keys_where_the_pool_is_given() -> None:
+def test_sglang_stages_are_imported_if_the_pool_size_is_known() -> None:
     flags = f"{SGLANG} facebook/opt-125m --pp-size 2 --pp-max-micro-batch-size 12"
     found = imported(f"{flags} --max-total-tokens 6000").scenario
     assert found["model"]["pipeline_parallel_size"] == 2

@@ -68,7 +68,7 @@ def test_closed_loop_window_ends_when_a_tenth_of_users_finished():
     (run,) = simulate(with_(workload=closed, allocator=[{"kind": "paged"}])).runs
     window, requests = run.summary["window"], run.requests
     assert window["found"] == "steady"
-    # Once every request has a user, each answer leaves a user idle; the third ends the feeding.
+    # After the last start each answer leaves a user idle; the window ends by the third.
     ends = np.sort(requests["finish_ps"].to_numpy())[-20:] / 1e12
     assert ends[0] < window["end_s"] <= ends[2]
 

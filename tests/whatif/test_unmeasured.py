@@ -1,4 +1,4 @@
-"""`kvsim measure`: half and double of each assumed number, and what moves the answer."""
+"""`kvsim measure`: the answers at half and double of each assumed number."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_doubled_distribution_has_twice_the_mean(table: dict[str, Any], double: 
         assert of[1] == pytest.approx(double, rel=0.05)
 
 
-def test_answer_at_half_is_that_of_a_run_with_half_and_the_largest_effect_is_first(
+def test_effect_at_half_equals_a_run_and_the_largest_is_first(
     tmp_path: Path,
 ) -> None:
     data = data_of(tmp_path, "--by", "e2e_p50")
@@ -88,11 +88,11 @@ def test_answer_at_half_is_that_of_a_run_with_half_and_the_largest_effect_is_fir
     assert "kvsim import mine bench.json --device GPU --out mine.toml" in data["commands"]
 
 
-def test_two_settings_are_compared_at_each_load(tmp_path: Path) -> None:
+def test_measure_compares_two_settings_at_each_load(tmp_path: Path) -> None:
     data = data_of(tmp_path, "--by", "ttft_p99", "--vary", "scheduler.max_num_seqs=8,1")
     assert data["settings"] == ["scheduler.max_num_seqs=8", "scheduler.max_num_seqs=1"]
     rows = {each["key"]: each for each in data["assumed"]}
-    assert data["described"] > 0  # one at a time is slower, and by less where arrivals are few
+    assert data["described"] > 0  # max_num_seqs = 1 is slower, and less so with fewer arrivals
     assert rows["workload.arrivals"]["half"] < rows["workload.arrivals"]["double"]
 
 
@@ -108,7 +108,7 @@ def test_two_settings_are_compared_at_each_load(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_invalid_measure_commands_are_refused_by_name(
+def test_invalid_measure_commands_are_refused(
     tmp_path: Path, options: tuple[str, ...], load: str, said: str
 ) -> None:
     (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n")
@@ -117,7 +117,7 @@ def test_invalid_measure_commands_are_refused_by_name(
     assert said in text
 
 
-def test_brief_run_of_a_described_load_names_the_command(tmp_path: Path) -> None:
+def test_run_of_a_generated_load_recommends_kvsim_measure(tmp_path: Path) -> None:
     (tmp_path / "load.toml").write_text(LOAD)
     found = CliRunner().invoke(app, ["run", str(tmp_path / "load.toml")], color=False)
     assert "kvsim measure" in found.stdout

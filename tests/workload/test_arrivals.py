@@ -129,7 +129,7 @@ def test_next_request_of_a_closed_loop_goes_to_the_first_free_user() -> None:
     turn = Request("r2b", 0, 8, 1, after="r2")
     fourth = Request("r3", 0, 8, 1, after="r1", any_user=True)
     followers = Followers([first, second, third, turn, fourth])
-    assert followers.after(second) == [third]  # and not the request that follows r1 in the order
+    assert followers.after(second) == [third]  # not r3, although its `after` is r1
     assert followers.after(third) == [turn]  # a conversation goes on with its own user
     assert followers.after(turn) == [fourth]
     assert followers.after(first) == followers.after(fourth) == []

@@ -1,4 +1,4 @@
-"""Conversations in rounds: a turn of all begins when the turn before has been answered in all."""
+"""Conversations in rounds: each turn begins when all have the answer to the turn before."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_round_begins_after_the_last_answer_of_the_round_before(rounds: str) -> 
     assert len(requests) == len(Simulation(Scenario.from_table(table())).stream.requests)
 
 
-def test_random_rounds_come_in_other_orders_and_hold_the_same_prompts() -> None:
+def test_random_rounds_change_the_order_but_not_the_prompts() -> None:
     streams = [
         Simulation(Scenario.from_table(table(rounds=rounds))).stream.requests
         for rounds in ("in-order", "random")
@@ -81,12 +81,12 @@ def test_random_rounds_come_in_other_orders_and_hold_the_same_prompts() -> None:
         ),
     ],
 )
-def test_invalid_rounds_are_refused_by_name(workload: dict[str, Any], said: str) -> None:
+def test_invalid_rounds_are_refused(workload: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         Simulation(Scenario.from_table(table(**workload)))
 
 
-def test_rounds_inside_a_workload_of_single_tokens_are_refused() -> None:
+def test_rounds_inside_a_beam_search_workload_are_refused() -> None:
     inner = {**SESSIONS, "rounds": "random"}
     outer = {**table(), "workload": {"kind": "beams", "beam_width": 2, "of": inner}}
     with pytest.raises(InputError, match="rounds wait"):

@@ -21,9 +21,9 @@ from kvsim.vllm.sizes import Sizes
 class BlockNames:
     """Registers (caches) the blocks of sequences under their keys, and looks blocks up by key.
 
-    names_private: content that only its own sequence can hit gets keys as soon as it is computed,
-    since windows free blocks early; else only at preemption. names_late: such content gets keys
-    only when its blocks are freed, and none if its sequence has finished.
+    names_private: content that only its own sequence can hit gets keys once it is computed, since
+    windows free blocks early; else only at preemption. names_late: such content gets keys only when
+    its blocks are freed, and none if its sequence has finished.
 
     kinds: the kinds of cached groups. lookup: finds the prefixes that all kinds have. step: tokens
     per unit of `register`. in_step: states that the step being scheduled will compute, by key and

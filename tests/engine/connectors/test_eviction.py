@@ -1,4 +1,4 @@
-"""Chunks leave host memory in the order in which vLLM 0.33's `lru` policy evicts them."""
+"""Chunks are evicted from host memory in the order of the `lru` policy of vLLM 0.33."""
 
 import random
 
@@ -15,9 +15,11 @@ ACTS = ["offer", "offer", "touch", "finish", "evict", "pin"]
 
 
 class PlainRanks:
-    """The same rule over one list: a rank for each chunk, of which the lowest is searched for.
+    """The `lru` policy as one dictionary: each chunk has a rank, and the lowest ranks are evicted
+    first.
 
-    Ranks: the number of the request, minus the end of the chunk, and when it got this rank.
+    A rank has the number of the request, minus the end of the chunk, and the time at which the
+    chunk got the rank.
     """
 
     def __init__(self) -> None:
@@ -51,7 +53,7 @@ class PlainRanks:
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
-def test_least_recently_used_chunks_are_evicted_by_request_and_from_the_tail(seed: int) -> None:
+def test_lru_evicts_in_the_order_of_a_plain_list_of_ranks(seed: int) -> None:
     draw = random.Random(seed)
     policy, plain = LeastRecentlyUsed(0), PlainRanks()
     present: dict[int, HostChunk] = {}

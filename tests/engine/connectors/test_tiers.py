@@ -64,7 +64,9 @@ def check_single_steps(table: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("changes", [{"model": GEMMA}, {"speculative_config": EAGLE}], ids=str)
-def test_k_steps_equal_single_steps_with_a_second_pool(changes: dict[str, Any], lazy: bool) -> None:
+def test_k_steps_equal_single_steps_with_simple_offloading(
+    changes: dict[str, Any], lazy: bool
+) -> None:
     small = {"num_sessions": 6, "turns": {"kind": "fixed", "tokens": 4}}
     table = conversations(9000, **small) | {"tier": [SIMPLE | {"lazy_offload": lazy}]} | changes
     table["scheduler"] = {"kind": "continuous", "async_scheduling": not lazy}

@@ -275,9 +275,9 @@ def test_request_without_room_does_not_stop_decoding(tables: Any) -> None:
 
 
 def test_admission_is_recomputed_when_an_expected_hit_is_evicted(tables: Any) -> None:
-    """Blocks that vLLM's pool has handed out cannot be pinned before: the first of a pass may take
-    what the next two counted on. Each would have been left with the same part of its prompt, and
-    one prompt at a time goes on.
+    """The paged pool cannot pin a hit before its admission, so the first request of a pass may
+    evict hits that the next two expect. Both would then have an unfinished prompt, but only one
+    prompt may be in progress.
     """
     made = tables(
         memory={"kv_cache_tokens": 1104},
@@ -442,10 +442,12 @@ def test_prompt_waiting_for_windows_that_never_free_is_an_error(
     max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(requests=streams())
-def test_micro_batches_over_stages_lose_no_token_and_keep_the_books(
+def test_micro_batches_over_stages_lose_no_token_and_the_ledger_sums(
     tables: Any, stages: int, requests: list[Request]
 ) -> None:
-    """Each request gets all its tokens, gaps fill the time between them, and the ledger sums."""
+    """Each request gets all its tokens, the recorded gaps fill the time from its first to its last
+    token, and the ledger sums to the capacity.
+    """
     made = tables(
         model={"name": "opt-125m", "max_model_len": 512, "pipeline_parallel_size": stages},
         memory={"kv_cache_tokens": 700},

@@ -185,7 +185,7 @@ def test_prefill_checkpoint_alignment_is_refused_if_hits_lose_a_block(tables: An
         kvsim.simulate(made(tables, config, **made_of), [Request("a", 0, 10, 4)])
 
 
-def test_ngram_drafts_are_asynchronous_in_the_newest_vllm_alone(tables: Any) -> None:
+def test_async_ngram_drafts_are_refused_before_vllm_033(tables: Any) -> None:
     scheduler = {"kind": "continuous", "async_scheduling": True}
     requests = [Request("a", 0, 10, 4)]
     kvsim.simulate(made(tables, METHODS[4], scheduler=scheduler), requests)

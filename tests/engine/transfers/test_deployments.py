@@ -104,7 +104,7 @@ def test_k_steps_equal_single_steps_with_prefill_and_decode_replicas(
 
 @pytest.mark.parametrize("method", ["", "mtp"])
 def test_k_steps_equal_single_steps_where_decode_replicas_read_states(method: str) -> None:
-    """Turns of conversations, in a pool where states leave before keys and values do."""
+    """Turns of conversations, in a pool so small that states are evicted before keys and values."""
     made: dict[str, Any] = {
         "model": {"name": "qwen3-next-80b-a3b", "tensor_parallel_size": 2, "max_model_len": 4096},
         "device": {"name": "h200-141gb"},
@@ -443,7 +443,9 @@ def test_prefill_replica_loads_evicted_prompts_from_its_host_memory(
 def test_promised_prefix_is_loaded_from_host_memory_of_the_decode_replica(
     tables: Any, engine: str
 ) -> None:
-    """A second turn begins as the first, which the device has evicted and the host has."""
+    """Second turns have the prompts of the first ones, which are evicted from the device but not
+    from host memory.
+    """
     requests = [
         Request(
             f"{turn}-{user}", (turn * 8 + user) * 10**12, 304, 2, prompt_runs=((user << 20, 304),)

@@ -1,18 +1,21 @@
 """Every row of schedules recorded from the unmodified schedulers of vLLM and SGLang.
 
-vLLM 0.33.0 and 0.11.2: 01 to 19 cover rule after rule, 21 to 40 and 51 to 55 combine them under
-pressure, and 41 to 46, 56 and 57 are the smallest cases of corners that a simulator got wrong. 76
-to 84 are over the stages of a pipeline, each the first of its kind that a generator made. 111 to
-113 are drafts of DFlash, the first three of seeds 70,000 to 70,119; in 114 kvsim once waited for
-too few tokens, and in 115 for too many.
-SGLang 0.5.23: S01 to S12, and R01 to R08, random ones of many shapes (each the first of its kind
-that a generator made) and, R06 and R07, the smallest of corners that a simulator got wrong; rows
-hold the new-token ratio, to the last bit. Over two pools: W01 to W08 windows, M01 to M09 recurrent
-states; drawn ones, M10 to M12 of states alone, and L01 to L03 of windows as long as Llama 4's
-chunks or under the load that makes SGLang end the last request that decodes. M13 to M21 are of
-states alone too: of the seeds from 700,000 on, each the first to show what it is named for. In M22
-a cap drops states of a path, which are no evictions. P03 and P07 are of other schedule policies,
-XS2 and XS3 over pipeline stages.
+vLLM 0.33.0 and 0.11.2: 01 to 19 cover one rule each. 21 to 40 and 51 to 55 combine rules in small
+pools. 41 to 46, 56 and 57 are the smallest cases that a simulator once got wrong. 76 to 84 are over
+pipeline stages, the first random case of each kind. 111 to 113 have DFlash drafts, the first three
+of seeds 70,000 to 70,119. kvsim once waited for too few tokens in 114, and for too many in 115.
+
+SGLang 0.5.23: S01 to S12 have one setting or load each; R01 to R08 are random, one of each kind.
+R06 and R07 are the smallest cases that a simulator once got wrong. Rows have the new-token ratio to
+the last bit.
+
+SGLang with two pools: W01 to W08 have windows, M01 to M09 recurrent states. Of the random ones, M10
+to M12 have states alone, and L01 to L03 have windows as long as Llama 4's chunks, or a load under
+which SGLang ends the last decoding request. M13 to M21 have states alone: of the seeds from 700,000
+on, each is the first to show the event in its name. In M22 a limit drops states of a path, which
+does not count as an eviction.
+
+P03 and P07 have other schedule policies, XS2 and XS3 pipeline stages.
 """
 
 from math import nextafter
@@ -27,26 +30,24 @@ from evidence.schedule.verdict import compare, validate_case
 from kvsim.plumbing.errors import InputError
 
 CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
-# As `vllm serve` 0.33.0 plans and runs them, from a config.json and its flags. From 70 on: drawn
-# cases, recorded from the same scheduler and pool; those named for drafts are one a kind of layers,
-# the others each the first to show a corner that a simulator got wrong; 102 to 107 are over the
-# stages of a pipeline, each the first of its kind that a generator made. 108 is the first in which
-# kvsim once waited for tokens of a victim. 109 to 112 are drafts of DFlash, one a kind of layers.
-# 120 to 125 are drafts over stages beside several block tables, the first drawn of each method.
-# 130 to 132 are drafts of prompts with images, and of requests with adapters; 133 is of ngram,
-# 134 and 135 of GPUs that share a context.
+# Schedules of `vllm serve` 0.33.0 from a config.json and flags. From 70 on they are random: one
+# with drafts for each kind of layers, and the first of each rule that a simulator got wrong. 102 to
+# 107 are over pipeline stages, the first random case of each kind. In 108 kvsim once waited for
+# tokens of a victim. 109 to 112 have DFlash drafts, one case for each kind of layers. 120 to 125
+# have drafts over stages with several block tables, the first random case of each method. 130 to
+# 132 have drafts with images or adapters, 133 has ngram drafts, 134 and 135 have decode context
+# parallelism.
 SERVED = sorted((Path(__file__).parent / "served").glob("*.json"))
 SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
-# Two engines, one for prompts and one for outputs, and a link between them: SGLang's 0.5.23, and
-# vLLM's 0.33.0 with its NixlConnector. D07 to D15 of SGLang's are drawn, the first of each kind:
-# the overlap loop, failed transfers, timeouts, full host memory, no memory for the last one. D16 to
-# D18 have a hierarchical cache on the prefill engine, XP4 on both, D19 a long handshake under
-# overlap.
+# A prefill and a decode engine with a link: of SGLang 0.5.23, and of vLLM 0.33.0 with its
+# NixlConnector. D07 to D15 of SGLang are random, the first of each kind: overlap schedule, failed
+# transfers, timeouts, full host memory, no memory for the last request. D16 to D18 have a
+# hierarchical cache on the prefill engine, XP4 on both engines. D19 has a long handshake under the
+# overlap schedule.
 PAIRS = sorted((Path(__file__).parent / "sglang_pd").glob("*.json"))
 VLLM_PAIRS = sorted((Path(__file__).parent / "vllm_pd").glob("*.json"))
-# Data-parallel ranks of vLLM 0.33.0 that compute each forward together: alone, with drafts, and
-# with host memory, and as decode engines that read. Ranks of SGLang's attention: one step in
-# flight, and the overlap schedule.
+# Data-parallel ranks that step together. vLLM 0.33.0: plain, with drafts, with host memory, and as
+# decode engines. SGLang's attention ranks: with one step in flight, and with the overlap schedule.
 VLLM_RANKS = sorted((Path(__file__).parent / "vllm_dp").glob("*.json"))
 SGLANG_RANKS = sorted((Path(__file__).parent / "sglang_dp").glob("*.json"))
 # SGLang 0.5.23 with its hierarchical cache, on a clock that has copies and a storage. C23 and later

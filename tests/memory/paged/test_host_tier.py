@@ -87,7 +87,7 @@ def test_device_hits_come_before_host_hits() -> None:
         ({}, "gemma-3-1b"),
     ],
 )
-def test_host_tier_is_refused_without_prefix_cache_with_forks_or_groups(
+def test_host_tier_needs_prefix_caching_one_block_table_and_no_copy_on_write(
     more: dict[str, Any], model: str
 ) -> None:
     with pytest.raises(InputError, match="host_cache_gib"):

@@ -416,7 +416,7 @@ def test_pace_over_kernels_recovers_the_slowdown(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, [*run, "--out", str(out)])
     assert told.exit_code == 0, told.output
     table = tomllib.loads(out.read_text())["step_time"]
-    # Which number takes the slowdown is a matter of the servers' usual spread; the times follow.
+    # The fit distributes the slowdown over these numbers by their spread over servers.
     assert table["scale"] > 1.1
     assert table["overhead_us"] > 0
     assert (table["kind"], table["engine_version"]) == ("kernels", "0.19.0")

@@ -347,7 +347,7 @@ def test_sweep_on_a_full_disk_keeps_finished_points(scenario: Path, tmp_path: Pa
     assert len(lines(out)) == 4
 
 
-def test_sweep_without_a_folder_answers_and_keeps_nothing(
+def test_sweep_without_out_prints_its_answer_and_leaves_no_file(
     scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
