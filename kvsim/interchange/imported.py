@@ -292,7 +292,7 @@ def _of_server(
     if fleet is not None:
         table["fleet"] = fleet
     if options.fit and recording is not None and server.knows_model:
-        logged = ServerSteps(recording.steps, merged.settings.kv_cache_tokens)
+        logged = ServerSteps(recording.steps, merged.settings)
         learn(table, stream.lines, recording.figures, logged, notes)
     scenario = Scenario.from_table(table)  # what is written can be read
     if server.knows_model and (refused := _refused(scenario)) is not None:

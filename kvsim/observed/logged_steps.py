@@ -22,10 +22,11 @@ class LoggedStep(Options):
 
     time_s counts from the log's first line with a time. rank is the engine's rank, where there are
     several. prefill_tokens counts computed prompt tokens, cached_tokens those found in the prefix
-    cache. decode_tokens counts tokens generated, or recomputed after a preemption. held_tokens
-    counts tokens in the KV pool. elapsed_ms is the duration of the one step. tokens_per_s is the
-    rate in the line. kv_usage is a fraction of the KV pool. dummy marks a step in which a
-    data-parallel rank without requests only follows the others. None: the line does not say.
+    cache, pending_tokens those of prompts that still wait. decode_tokens counts tokens generated,
+    or recomputed after a preemption. held_tokens counts tokens in the KV pool. elapsed_ms is the
+    duration of the one step. tokens_per_s is the rate in the line. kv_usage is a fraction of the
+    KV pool. dummy marks a step in which a data-parallel rank without requests only follows the
+    others. None: the line does not say.
     """
 
     line: Literal["iteration", "prefill", "decode"]
@@ -38,6 +39,7 @@ class LoggedStep(Options):
     decode_requests: NonNegativeInt | None = None
     decode_tokens: NonNegativeInt | None = None
     queued_requests: NonNegativeInt | None = None
+    pending_tokens: NonNegativeInt | None = None
     held_tokens: NonNegativeInt | None = None
     elapsed_ms: NonNegativeFloat | None = None
     tokens_per_s: NonNegativeFloat | None = None

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.toml import value_text
 from kvsim.plumbing.units import PS_PER_S, PS_PER_US
 from kvsim.step_time.calibrated.fitted import Errors
 from kvsim.step_time.calibrated.samples import Kind, Sample, kind_of
@@ -39,7 +40,7 @@ def corrected_steps(
     errors.
 
     The numbers are a factor on all steps, a further factor on steps with prefill, and a constant
-    per step.
+    per step. Without samples with prefill such steps keep their time.
     """
     count = round(share * len(samples))
     if count < FEWEST or count == len(samples):
@@ -80,11 +81,16 @@ def _fitted(form: StepTime, samples: Sequence[Sample]) -> dict[str, float]:
 
     begin = [float(np.log(np.median(seconds / times))), 0.0, 0.0]
     best = least_squares(off, begin, bounds=([-5, -5, 0], [5, 5, 1])).x
-    return {
-        "scale": round(float(np.exp(best[0])), 6),
-        "prompt_scale": round(float(np.exp(best[1])), 6) if both else 1.0,
-        "overhead_us": round(float(best[2]) * typical * PS_PER_S / PS_PER_US, 3),
-    }
+    scale = round(float(np.exp(best[0])), 6)
+    overhead_us = round(float(best[2]) * typical * PS_PER_S / PS_PER_US, 3)
+    found = {"scale": scale, "overhead_us": overhead_us}
+    if both:
+        return found | {"prompt_scale": round(float(np.exp(best[1])), 6)}
+    if prompts.any():
+        return found
+    # f * (overhead + prompts + scale * t) = t: what few sizes of decode steps leave open between
+    # scale and overhead says nothing of prompts
+    return found | {"prompt_scale": round(1 / scale, 6), "prompts_us": -overhead_us}
 
 
 def _errors(form: StepTime, samples: Sequence[Sample]) -> ByKind:
@@ -110,10 +116,12 @@ def table_text(kind: str, options: Mapping[str, object], note: str) -> str:
     """A [step_time] table for a scenario file, without options that are None or change nothing.
     note becomes a comment above it.
     """
-    neutral = dict.fromkeys(numbers_of(NONE), 0.0) | {"scale": 1.0, "prompt_scale": 1.0}
+    neutral: dict[str, object] = {**dict.fromkeys(numbers_of(NONE), 0.0), "tuned": False}
+    neutral |= {"scale": 1.0, "prompt_scale": 1.0}
     lines = [f"# {note}", "[step_time]", f'kind = "{kind}"']
     for name, value in options.items():
         if value is None or value == neutral.get(name):
             continue
-        lines.append(f"{name} = {value:g}" if isinstance(value, float) else f'{name} = "{value}"')
+        text = f"{value:g}" if isinstance(value, float) else value_text(value)
+        lines.append(f"{name} = {text}")
     return "\n".join(lines) + "\n"

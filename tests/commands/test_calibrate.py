@@ -15,6 +15,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.simulation import simulate
 from kvsim.step import Chunk, StepShape
+from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.calibrated.file import read_calibration
 from kvsim.step_time.calibrated.fit import fit, held_out_errors
 from kvsim.step_time.calibrated.samples import KINDS, read_samples
@@ -160,6 +161,26 @@ def test_calibrate_recovers_phase_factors_and_a_constant_over_kernels(tmp_path: 
     shown = CliRunner().invoke(app, run)
     assert "Relative error of the other steps" in shown.stdout
     assert 'kind = "kernels"' in shown.stdout
+
+
+def test_fit_over_decode_steps_alone_leaves_the_time_of_prompts(tmp_path: Path) -> None:
+    samples = measured_steps(tmp_path / "all.csv", 120, scale=0.5, overhead_us=9000.0)
+    lines = samples.read_text().splitlines()
+    decodes = [line for line in lines if line.startswith(("prefill", "0,"))]
+    (tmp_path / "steps.csv").write_text("\n".join(decodes) + "\n")
+    out = tmp_path / "step_time.toml"
+    told = CliRunner().invoke(
+        app, ["calibrate", "fit", str(tmp_path / "steps.csv"), *OVER, "--out", str(out)]
+    )
+    assert told.exit_code == 0, told.output
+    table = tomllib.loads(out.read_text())["step_time"]
+    assert "tuned" not in table
+    hardware = Hardware(named_model("llama-3.1-8b"), named_device("h100"), engine="vllm")
+    plain = KernelOptions().build(hardware)
+    fitted = STEP_TIMES.parse(table, "step_time").build(hardware)
+    prompt, decode = StepShape((Chunk(900, 0),), 4, 1200), StepShape((), 8, 2400)
+    assert fitted.step_ps(prompt) == pytest.approx(plain.step_ps(prompt), rel=1e-3)
+    assert fitted.step_ps(decode) == pytest.approx(plain.step_ps(decode) / 2 + 9e9, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,44 @@ def test_log_lines_without_a_step_time_are_left_out_with_a_note(tmp_path):
     assert any("1 steps with drafts, or tokens computed again" in note for note in notes)
 
 
+def prompts(new=2048, running=0, waiting=1, rate=20480.0):
+    return (
+        f"[2026-05-02 00:12:36] Prefill batch, #new-seq: 1, #new-token: {new}, #cached-token: 0, "
+        f"token usage: 0.10, #running-req: {running}, #queue-req: {waiting}, "
+        f"cuda graph: False, input throughput (token/s): {rate:.2f}"
+    )
+
+
+def test_sglang_prompt_steps_after_idle_time_or_other_steps_are_left_out(tmp_path):
+    budget = (
+        "[2026-05-02 00:12:30] max_total_num_tokens=90000, chunked_prefill_size=2048, "
+        "max_prefill_tokens=16384, max_running_requests=64, context_len=8192"
+    )
+    decode = (
+        "[2026-05-02 00:12:38] Decode batch, #running-req: 1, #token: 900, token usage: 0.01, "
+        "cuda graph: True, gen throughput (token/s): 100.00, #queue-req: 1"
+    )
+    flood = [prompts() for _ in range(12)]
+    others = [
+        *(decode, prompts(rate=9)),  # decoded in between
+        *(prompts(waiting=0), prompts(rate=9), prompts(running=2)),  # was idle in between
+        *(prompts(running=1, rate=9), prompts(running=1)),  # waited for a request to finish
+        *(prompts(new=300), decode, decode),  # did not use up its budget
+    ]
+    samples, notes = logged_samples(log(tmp_path, [budget, *flood, *others], pool=None))
+    seconds = {kind: [] for kind in ("prefill", "decode")}
+    for row in samples.rows:
+        seconds[row.source].append(row.seconds)
+    assert seconds == {"prefill": pytest.approx([0.1] * 10), "decode": pytest.approx([0.01])}
+    assert any(note.startswith("9 of 19 prompt steps are left out") for note in notes)
+
+    samples, notes = logged_samples(log(tmp_path, [budget, *flood[1:], *others], pool=None))
+    assert [row.source for row in samples.rows] == ["decode"]
+    assert any(note.startswith("the other 9 are too few: no factor or time") for note in notes)
+    _, notes = logged_samples(log(tmp_path, [*flood, *others], pool=None))
+    assert any("19 of 19" in note and "does not say their budget" in note for note in notes)
+
+
 def test_overlapping_steps_are_refused(tmp_path):
     lines = [step(at, second=at, running=4, ms=1900) for at in range(12)]
     with pytest.raises(InputError, match="overlap: asynchronous"):

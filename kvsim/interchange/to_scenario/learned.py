@@ -23,6 +23,7 @@ from kvsim.interchange.to_scenario.learned_steps import learned_steps
 from kvsim.observed.logged_steps import LoggedStep
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS
+from kvsim.readers.description import ServerSettings
 from kvsim.results.measured import MeasuredSummary
 from kvsim.results.summary import LatencySummary
 from kvsim.scenario import Scenario
@@ -96,12 +97,10 @@ class MeasuredLoad(NamedTuple):
 
 
 class ServerSteps(NamedTuple):
-    """Steps in the server's own log. pool_tokens, the KV pool's size, converts logged usage to
-    context length; None: unknown.
-    """
+    """Steps in the server's own log, and the settings by which they are read."""
 
     steps: Sequence[LoggedStep]
-    pool_tokens: int | None
+    settings: ServerSettings
 
 
 def learned(
@@ -153,7 +152,7 @@ def _of_steps(
     from kvsim.validate.logged_samples import rows_of
 
     try:
-        rows = rows_of(logged.steps, logged.pool_tokens, notes)
+        rows = rows_of(logged.steps, logged.settings, notes)
     except InputError as error:
         notes.append(f"step times are not fitted on the log's steps: {error}")
         return None

@@ -13,6 +13,7 @@ _COUNTS = {
     "cached_tokens": re.compile(r"#cached-token: (\d{1,9})"),
     "decode_requests": re.compile(r"#running-req: (\d{1,9})"),
     "queued_requests": re.compile(r"#queue-req: (\d{1,9})"),
+    "pending_tokens": re.compile(r"#pending-token: (\d{1,12})"),
     "held_tokens": re.compile(r"#(?:full )?token: (\d{1,12})"),
     "tokens_per_s": re.compile(r"(?:gen|input) throughput \(token/s\): (\d{1,12}\.?\d{0,6})"),
     "kv_usage": re.compile(r"token usage: ([01]\.?\d{0,6})"),
