@@ -82,9 +82,7 @@ class BlockTables:
         self.state_bytes += states
 
     def held_for_copy(self, g: int, blocks: int) -> None:
-        """Count `blocks` more full blocks of group g that only offload copies pin; a negative
-        number subtracts.
-        """
+        """Count `blocks` more full blocks of group g that only offload copies pin; may be < 0."""
         slots = 0 if self.groups[g].state_bytes else self._sizes.blocks[g]
         self._book(g, blocks, blocks * slots)
 
