@@ -205,7 +205,9 @@ class CopiedBlocks:
     def __init__(self, parts: Assembly) -> None:
         self._pool, self._tables = parts.pool, parts.tables
         self._cache, self._decoding = parts.cache, parts.decoding
-        self._live, self._num_groups = parts.live, len(parts.sizes.blocks)
+        self._num_groups = len(parts.sizes.blocks)
+        self._numbered: dict[int, Extent] = {}
+        parts.pool.numbered = self._numbered
         self._copied: dict[Extent, int] = {}  # each with the number of copies
 
     @property
@@ -239,13 +241,8 @@ class CopiedBlocks:
         return found
 
     def named_block(self, number: int) -> tuple[int, Extent] | None:
-        block = self._pool.back.block(number)
-        if block is None:
-            tables = (table for seq in self._live.seqs for table in seq.memory.parts)
-            held = (extent for parts in tables for _, extent, _ in parts)
-            used = (*held, *self._copied)
-            block = next((each for each in used if each.blocks[0] == number), None)
-        return self._named(block)
+        block = self._numbered.get(number)
+        return self._named(block if block is not None and block.blocks else None)  # else evicted
 
     def _named(self, block: Extent | None) -> tuple[int, Extent] | None:
         if block is None or block.key < 0:

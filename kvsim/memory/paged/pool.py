@@ -57,7 +57,8 @@ class BlockPool:
     kept: number of free cached blocks by the reason for which they are cached; PROMPT is not
     counted. version: changes when the result of a lookup could change. front, back: the free blocks
     without and, unless a policy ranks them, with content. num_shared: owners beyond the first,
-    summed over all blocks.
+    summed over all blocks. numbered: the extent that got each single block last, by block number;
+    None: not recorded.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class BlockPool:
         eviction: Eviction | None = None,
     ) -> None:
         self.version = 0
+        self.numbered: dict[int, Extent] | None = None
         self._known = [KnownContent(g) for g in range(num_groups)]
         self.tracked, self.singly = tracked, singly
         self.num_blocks, self.num_free = num_blocks, num_blocks - FIRST_BLOCK
@@ -298,6 +300,8 @@ class BlockPool:
             extent.owners = 1
             if blocks:
                 extent.blocks = blocks[index : index + 1]
+                if self.numbered is not None:
+                    self.numbered[blocks[index]] = extent
             dealt.append(extent)
         return dealt
 

@@ -108,8 +108,10 @@ class SimpleConnector(Connector):
         pairs: list[BlockPair] = []
         if not self.settings.lazy:
             pairs = self._states(step) + self._computed(step) + rest
-        elif self._after or self._ended or self._stores:  # else vLLM schedules no further step
-            pairs = self._about_to_go()
+        else:
+            self.device.take_named_states()  # they are stored when they are about to go
+            if self._after or self._ended or self._stores:  # else vLLM schedules no further step
+                pairs = self._about_to_go()
         self._ended, self._new_store = False, None
         if pairs:
             self._new_store = self._num_stores
