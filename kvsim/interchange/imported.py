@@ -41,6 +41,7 @@ from kvsim.scenario import Scenario
 
 HERE = "given here"
 CONFIG = ".config.json"
+_OF_SERVER = ("model", "device", "memory", "allocator", "scheduler")  # tables, not of a load
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +184,13 @@ def import_results(
 
 
 def _fitted_together(found: list[tuple[Path, Imported]]) -> list[tuple[Path, Imported]] | None:
-    """Scenarios of several loads of one server, with one fit to all loads. None if each load has to
-    be fitted alone, because a log has steps or the model is read from a file.
+    """Scenarios of several loads of one server, with one fit to all loads. None if there are
+    several servers, or if each load has to be fitted alone, because a log has steps or the model is
+    read from a file.
     """
+    servers = [[each.scenario.get(name) for name in _OF_SERVER] for _, each in found]
+    if any(server != servers[0] for server in servers):
+        return None
     loads = []
     for path, each in found:
         model = dict(each.scenario["model"])

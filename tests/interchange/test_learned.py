@@ -88,3 +88,15 @@ def test_several_benchmarks_of_a_server_are_fitted_together(tmp_path: Path) -> N
     fit = [loads(each.read_text())["step_time"] for each in (one, four)]
     assert fit[0] == fit[1]
     assert tpot_ms(four) == pytest.approx(1.6 * before, rel=0.1)
+
+
+def test_benchmarks_of_several_servers_have_a_fit_each(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    for at, (name, tpot_ms) in enumerate((("facebook/opt-125m", 2.0), ("Qwen/Qwen3-8B", 9.0))):
+        result = {**benchmark(tpot_ms, 20.0), "model_id": name}
+        (folder / f"{at}.json").write_text(json.dumps(result))
+    said = invoke("import", folder, "--device", "h100", "--out", tmp_path / "both.toml")
+    assert said.count(f"fitted on your run ({USERS} users") == 2
+    fits = [loads(each.read_text())["step_time"] for each in (tmp_path / "both").glob("*.toml")]
+    assert fits[0] != fits[1]
