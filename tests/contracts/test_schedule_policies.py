@@ -92,6 +92,7 @@ def test_priority_above_the_threshold_preempts_a_running_request(tables: Any) ->
         ({"schedule_policy": "longest"}, "shortest-prefill-first"),
         ({"schedule_policy": "lpm", "enable_priority_scheduling": True}, "fcfs and lof"),
         ({"disable_priority_preemption": True}, "changes nothing unless"),
+        ({"priority_scheduling_preemption_threshold": 0}, "changes nothing unless"),
         (
             {
                 **PRIORITIES[0],

@@ -125,7 +125,8 @@ class Sglang(SchedulerOptions):
             key = "priority_scheduling_preemption_threshold"
             raise ValueError(f"{key} changes nothing with disable_priority_preemption")
         for key in _OF_PRIORITIES:
-            if getattr(self, key) not in (None, False):
+            value = getattr(self, key)
+            if value is not None and value is not False:  # a threshold of 0 is one
                 raise ValueError(f"{key} changes nothing unless enable_priority_scheduling = true")
         return self
 

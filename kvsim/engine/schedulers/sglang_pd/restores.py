@@ -5,8 +5,6 @@ The decode engine promises a cached prefix to the prefill engine, which then doe
 prefix is looked up again when its load is queued: if host memory has evicted it, the request fails.
 """
 
-from mypy_extensions import mypyc_attr
-
 from kvsim.engine.schedulers.sglang.parts import HicachePart
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.sequence import Sequence
@@ -15,7 +13,6 @@ LOST = "a prefix that was promised from host memory was evicted before its load 
 _PENDING = -1
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Restores:
     """The promised prefixes of requests in transfer. hicache: loads them from host memory."""
 
