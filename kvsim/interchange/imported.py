@@ -185,8 +185,8 @@ def import_results(
 
 def _fitted_together(found: list[tuple[Path, Imported]]) -> list[tuple[Path, Imported]] | None:
     """Scenarios of several loads of one server, with one fit to all loads. None if there are
-    several servers, or if each load has to be fitted alone, because a log has steps or the model is
-    read from a file.
+    several servers. None too if a log has steps or the model is read from a file: each load has to
+    be fitted alone then.
     """
     servers = [[each.scenario.get(name) for name in _OF_SERVER] for _, each in found]
     if any(server != servers[0] for server in servers):
