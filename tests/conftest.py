@@ -35,9 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The slow first, so that nobody waits for the last. With --quick: of the tests that hold
-    everything against everything, those `quick` chooses. With --sixth: of the recorded schedules
-    what shows that the sources compute what the compiled wheel does.
+    """Run slow tests first, so that workers finish together. --quick: of the largest tests only
+    those that `quick` selects. --sixth: of the recorded schedules only every sixth, to compare
+    sources and compiled wheel.
     """
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     for option, choice in (("--quick", "few"), ("--sixth", "sixth")):

@@ -107,7 +107,9 @@ def test_no_eviction_policy_exceeds_beladys_bound_for_sequential_requests(
 def test_eviction_policy_is_notified_of_every_eviction(
     tables: Any, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the name that it was registered under, block by block; ARC's ghosts are made of them."""
+    """The policy is called block by block with the name under which each was registered; ARC's
+    ghosts need this.
+    """
     held: dict[int, int] = {}
     given_up: list[tuple[int, int | None]] = []
 

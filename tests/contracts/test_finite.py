@@ -10,8 +10,8 @@ from kvsim.request import Request
 
 
 def test_samples_that_preempt_each_other_endlessly_are_a_settings_error(tables: Any) -> None:
-    """Equal priority and arrival, prompts in chunks, and no check that a whole prompt fits: each
-    chunk of one takes the memory of the other. The real scheduler goes on for ever.
+    """Samples of equal priority and arrival, chunked prompts, and no check that a whole prompt
+    fits: each chunk of one takes the memory of the other. The real scheduler continues for ever.
     """
     made = tables(
         allocator=[{"kind": "paged", "block_size": 3, "enable_prefix_caching": False}],

@@ -1,5 +1,5 @@
-"""No key of [memory] is ignored in silence: beside each way to size a pool and under each kind of
-allocator a value of it changes a run, is refused, or is named by a note.
+"""No key of [memory] is ignored silently. With each way to size a pool and each kind of allocator,
+a value of the key changes a run, is refused, or is mentioned in a note.
 """
 
 from typing import Any

@@ -105,7 +105,7 @@ def test_memory_option_without_effect_is_noted(pool: str) -> None:
 
 
 def test_cuda_graph_and_adapter_options_with_a_given_pool_are_noted() -> None:
-    """Graphs and adapters take memory beside a pool that is sized, and none beside one given."""
+    """CUDA graphs and adapters reduce a pool that is sized, but not one of a given size."""
     reserves = ["--enforce-eager", "--max-loras", "4", "--max-num-seqs", "64"]
     words = ["llama-3.1-8b", "--device", "h100", "--num-gpu-blocks", "18000", *reserves]
     assert answer(words)["notes"] == [

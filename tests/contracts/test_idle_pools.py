@@ -1,5 +1,5 @@
-"""No key of SGLang's tree or of llama.cpp's cells and slots is ignored in silence: of some values
-of it one changes a run, or all but its default are refused, beside each of the other choices.
+"""No key of SGLang's tree or of llama.cpp's cells and slots is ignored silently. With each of the
+other choices, some value of the key changes a run, or all but its default are refused.
 """
 
 from random import Random

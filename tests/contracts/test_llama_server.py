@@ -83,7 +83,7 @@ def test_llama_server_token_gaps_are_times_between_tokens(
 
 
 def test_full_kv_cells_end_all_requests_with_an_error(tables: Any) -> None:
-    """Three of 60 + 100 tokens in 256 cells, as S03 recorded: none of them ends by itself."""
+    """Three requests of 60 + 100 tokens in 256 cells, as recorded in S03: none of them finishes."""
     requests = [Request(f"r{at}", at, 60, 100) for at in range(3)]
     table = made(tables, {"n_parallel": 3, "kv_unified": True, "cache_ram": 0}, 256, OPT)
     (run,) = kvsim.simulate(table, requests).runs

@@ -30,7 +30,7 @@ def chain(kind: str) -> list[dict[str, Any]]:
 
 
 def tables(tiers: list[dict[str, Any]], *, overlaps: bool) -> dict[str, Any]:
-    """Conversations of six turns over a pool that holds a few of them."""
+    """Conversations of six turns; the pool holds a few of them."""
     found: dict[str, Any] = {
         "seed": 11,
         "model": {"name": "llama-3.1-8b", "max_model_len": 8192},

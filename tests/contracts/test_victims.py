@@ -87,8 +87,8 @@ def test_schedulers_use_the_given_victim_rule_or_refuse_it(
 def test_shared_prompt_blocks_do_not_count_as_recomputation(
     tables: Any, allocator: dict[str, Any]
 ) -> None:
-    """Four on one long prompt and two on short ones of their own: by computed tokens the short ones
-    give way, by what must be computed again those that share.
+    """Four requests share a long prompt, two have short private ones. By computed tokens the short
+    ones are preempted; by tokens to recompute those with the shared prompt are.
     """
     recomputed = {}
     for rule in "least-computed", "least-recomputed":

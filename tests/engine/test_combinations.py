@@ -1,7 +1,8 @@
-"""Connector, drafts and stages, each there or not: what their combinations scheduled is written
-down, and stays. Rows of all steps of seeded streams are hashed in `combinations.json`; of what is
-refused, the words are there. `python tests/engine/test_combinations.py` writes it anew, which is
-for changes that mean to move schedules, or open a combination.
+"""Combinations of connector, drafts and stages schedule what `combinations.json` records.
+
+It has a hash of the rows of all steps of seeded streams, and the message of each refused
+combination. `python tests/engine/test_combinations.py` writes the file again. That is right only
+for changes that intend to change schedules or that support a new combination.
 """
 
 import hashlib
@@ -72,7 +73,7 @@ def scenario_of(tables: str, parts: tuple[str, ...], policy: str) -> dict[str, A
 
 
 def stream(seed: int) -> list[Request]:
-    """Bursts and gaps, prompts with common beginnings, and conversations that go on."""
+    """Bursts and gaps, prompts with common prefixes, and conversations of several turns."""
     random = Random(seed)
     requests: list[Request] = []
     now_ps = 0

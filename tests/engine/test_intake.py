@@ -11,7 +11,9 @@ MAX_MODEL_LEN = 64
 
 @pytest.mark.parametrize("kind", list(SCHEDULERS))
 def test_prompt_without_room_for_a_token_is_refused(kind):
-    """One short of the model's length has room for one token; who reserves more says so."""
+    """A prompt of max_model_len - 1 tokens leaves one output token; a scheduler that reserves more
+    says so.
+    """
     scenario = {
         "model": {"name": "opt-125m", "max_model_len": MAX_MODEL_LEN},
         "device": {"name": "l4"},

@@ -132,7 +132,7 @@ EAGLE = {"method": "eagle", "num_speculative_tokens": 2, "acceptance_rate": 0.5}
 
 
 def drafting_in_groups(model: str, stages: int) -> dict[str, Any]:
-    """A drafter beside layers of several block tables."""
+    """A drafter for a model with several block tables."""
     made = drafting(stages, 0.5, speculative_config=EAGLE, device={"name": "h200"})
     made["model"] |= {"name": model, "max_model_len": 8192, "tensor_parallel_size": 2}
     return made

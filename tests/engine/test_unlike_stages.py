@@ -19,7 +19,7 @@ REQUESTS = [Request(f"r{at}", at * 10**9, 300 + 40 * at, 60) for at in range(12)
 
 
 def tables(*devices: dict[str, Any], **parts: Any) -> dict[str, Any]:
-    """A scenario of a stage on each of these devices. The first one's stands in [device]."""
+    """A scenario with one stage on each of these devices; the first is in [device]."""
     first, *others = devices
     numbered = [{"number": at, **each} for at, each in enumerate(others, 2)]
     return {

@@ -80,8 +80,8 @@ def test_decode_step_calls_a_bounded_number_of_files(
 
 
 def called(table: dict[str, Any], num_requests: int) -> Counter[str]:
-    """How often each file of kvsim was entered while so many requests were served; calls of forms
-    that do nothing are left out.
+    """Number of calls into each file of kvsim while num_requests requests are served; do-nothing
+    forms are left out.
     """
     workload = {**BASE["workload"], "num_requests": num_requests}
     calls: Counter[str] = Counter()

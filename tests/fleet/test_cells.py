@@ -1,4 +1,4 @@
-"""Cells: what is served apart equals what is served together, on whichever backend."""
+"""Cells of a fleet: simulated separately or together, on every backend, results are equal."""
 
 from collections import defaultdict
 from typing import Any
@@ -36,7 +36,9 @@ def scenario(workload: dict[str, Any] | None = None, **fleet: Any) -> dict[str, 
 
 
 def numbers(result: Result) -> tuple[Any, ...]:
-    """All that does not depend on the machine: of the fleet, of each replica, and its books."""
+    """All results that do not depend on the machine: of the fleet, of each replica, and its
+    accounting.
+    """
     books = [(run.label, run.recorder) for run in result.runs]
     return (
         result.fleets[0].simulated(),
@@ -61,7 +63,9 @@ def test_round_robin_fleet_equals_separate_runs_of_its_replicas(
     [{"router": "least-requests"}, {"regret": True}, {"failure": [{"at_s": 1, "replica": 0}]}],
 )
 def test_router_that_reads_replicas_prevents_separate_runs(fleet: dict[str, Any]) -> None:
-    """Replicas are served one by one only where nobody looks at them and none follows another."""
+    """Replicas are simulated separately only if no router reads their state and no request waits
+    for one on another replica.
+    """
     simulation = Simulation(Scenario.from_table(scenario(CHATS, **fleet)))
     assert simulation.fleet is not None
     assert len(cells.cells_of(simulation.fleet.options, 4, simulation.stream)) == 1

@@ -1,5 +1,5 @@
-"""Deployments of prefill and decode replicas behind a router: one of them is the deployment alone,
-several share the requests, and each router hears of both kinds.
+"""Deployments of prefill and decode replicas with a router before them. A fleet of one deployment
+equals it alone, several share the requests, and routers read the loads of both sides.
 """
 
 from pathlib import Path
@@ -83,7 +83,9 @@ def test_every_router_routes_among_and_within_deployments(
 
 
 def test_load_router_over_deployments_counts_prompts_in_prefill(tables: Any) -> None:
-    """Round robin sends two of four short prompts behind the long one; vLLM's balancer none."""
+    """Round robin sends two of four short prompts to the deployment with the long one; vLLM's
+    balancer sends none there.
+    """
     requests = [Request("long", 0, 1500, 2)]
     requests += [Request(f"r{i}", (150 + 150 * i) * PS_PER_MS, 40, 2) for i in range(4)]
     step = {

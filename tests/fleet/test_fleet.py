@@ -1,4 +1,6 @@
-"""A fleet of one is the replica alone; replicas in turn are runs of their shares; to the bit."""
+"""A fleet of one replica equals the replica alone; round-robin replicas equal runs of their
+requests, to the bit.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -74,7 +76,7 @@ def test_one_replica_in_a_fleet_equals_the_replica_alone(
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_round_robin_replicas_equal_runs_of_their_requests_alone(count: int) -> None:
-    """Requests of a stream whose followers come by the clock: no replica waits for another."""
+    """Later turns arrive at fixed times, so that no request waits for one on another replica."""
     simulation = prepared()
     runs = [request for request in simulation.stream.requests if request.after is None]
     times = [
@@ -111,7 +113,9 @@ def test_every_router_serves_all_requests(kind: str) -> None:
 
 
 def test_session_affinity_hits_more_than_round_robin() -> None:
-    """Conversations on four replicas, with memory for all: by session each finds its own turns."""
+    """Conversations on four replicas with memory for all. With session affinity each turn hits the
+    conversation's earlier turns.
+    """
     simulation = prepared(memory={"kv_cache_tokens": 200_000})
     hits = {}
     for kind in ("round-robin", "consistent-hash", "cache-aware", "dynamo-kv"):

@@ -1,4 +1,4 @@
-"""Questions of users about fleets, whose answers follow from the routers' rules."""
+"""Questions of users about fleets that the rules of the routers answer."""
 
 from typing import Any
 
@@ -48,7 +48,9 @@ def of(router: Any, replicas: int, requests: list[Request], **fleet: Any) -> Res
     [("vllm-dp", (0.0, 27.8, 46.2, 64.8)), ("consistent-hash", (60.0, 77.8, 84.6, 90.5))],
 )
 def test_rotating_ties_lower_prefix_reuse_of_chats(router: str, shares: tuple[float, ...]) -> None:
-    """vllm#52463: reuse of 4, 8, 12 and 20 turns over 4 ranks, against one rank for each chat."""
+    """vllm#52463: prefix reuse of chats of 4, 8, 12 and 20 turns over 4 ranks, compared with chats
+    that stay on one rank.
+    """
     for num_turns, share in zip((4, 8, 12, 20), shares, strict=True):
         cache = of(router, 4, chats(num_turns)).fleets[0].prefix_cache
         assert 100 * cache.hit_tokens / cache.query_tokens == pytest.approx(share, abs=0.05)
@@ -56,8 +58,9 @@ def test_rotating_ties_lower_prefix_reuse_of_chats(router: str, shares: tuple[fl
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_each_router_replica_sees_only_its_own_requests(processes: int) -> None:
-    """sglang#32195, smg#1621: one prefix, nobody leaves; each process moves requests away only once
-    it has 65 of its own open, so that there are 65 for each process.
+    """sglang#32195, smg#1621: all requests share a prefix, and none finishes. A router process
+    detects imbalance when it has 65 open requests of its own, so all together have 65 for each
+    process.
     """
     options = ROUTERS.parse({"kind": "cache-aware"}, "router")
     view = FleetView(2, characters=1.0)
@@ -74,8 +77,8 @@ def test_each_router_replica_sees_only_its_own_requests(processes: int) -> None:
 
 
 def test_bursts_are_spread_by_own_counts_but_not_by_scraped_metrics() -> None:
-    """llm-d-router#298: 800 at once over 8 replicas. Own counts give each 100; what
-    is scraped every 50 ms is the same for all of them, so that chance deals them out.
+    """llm-d-router#298: 800 requests at once over 8 replicas. A router with its own counts sends
+    100 to each. Metrics scraped every 50 ms are equal for all replicas, so the choice is random.
     """
     wave = [Request(f"{n}", 0, 1000, 20) for n in range(800)]
     own = of("least-requests", 8, wave).fleets[0]
@@ -86,8 +89,8 @@ def test_bursts_are_spread_by_own_counts_but_not_by_scraped_metrics() -> None:
 
 
 def test_many_router_processes_overload_the_best_worker() -> None:
-    """dynamo#589: 16 routers with counters of their own all send their first to one replica, where
-    one router spreads them over 16.
+    """dynamo#589: 16 router processes, each with its own counts, all send their first request to
+    one replica. One process would spread the requests over 16.
     """
     burst = [Request(f"{n}", 0, 100, 20) for n in range(16)]
     router = {"kind": "least-requests", "ties": "lowest"}

@@ -89,8 +89,9 @@ def test_power_of_two_with_one_replica_is_refused() -> None:
 
 
 def test_bucket_router_boundaries_equal_a_hand_count() -> None:
-    """4096 characters in four ranges; then the characters of the last 5 s divide them: 100, 100,
-    200 and 400 are 200 for each, so that ranges end at 100, 200 and 400 (rules of bucket.rs).
+    """At first 4,096 characters are split into four ranges. Later the characters of the last 5 s
+    set the ranges (bucket.rs): 100, 100, 200 and 400 are 200 for each range, so ranges end at 100,
+    200 and 400.
     """
     router = router_of("bucket", balance_abs_threshold=10_000)
     asked = [request(f"b{n}", (n, length)) for n, length in enumerate((100, 100, 200, 400))]
@@ -106,7 +107,9 @@ def test_bucket_router_boundaries_equal_a_hand_count() -> None:
 
 
 def test_bucket_router_falls_back_to_the_least_busy_worker() -> None:
-    """More than 64 characters apart and more than 1.5 times: the worker with the fewest."""
+    """If the loads of two workers differ by more than 64 characters and a factor of 1.5, the least
+    loaded worker gets the request.
+    """
     router = router_of("bucket")
     first, second = request("a", (1, 60)), request("b", (2, 10))
     router.sent(first, 0, 0)
@@ -197,9 +200,9 @@ def test_vllm_without_reports_is_round_robin() -> None:
 def test_cache_aware_router_splits_groups_as_in_sglang_21199(
     shared: float, threshold: int, expected: tuple[int, int], within: int
 ) -> None:
-    """Prompts of one group on two workers, 36 open: below a shared share of 0.3 both get as many,
-    above it the first owner gets all, unless the threshold is 4 (how many then depends on the order
-    in which requests leave: here the order in which they came).
+    """Prompts of one group on two workers, 36 open. If less than 0.3 of a prompt is shared, both
+    workers get equally many; above, the first worker gets all. With threshold 4 the split depends
+    on the order in which requests finish, here that of arrival.
     """
     view = FleetView(2, characters=1.0)
     table = {"kind": "cache-aware", "balance_abs_threshold": threshold}
@@ -268,7 +271,9 @@ def test_sglang_router_tree_sizes_are_distinct_prefixes_by_worker(
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_several_routers_detect_imbalance_later_by_their_number(count: int) -> None:
-    """smg#1621: each router counts its own requests, so that 64 apart are 64 for each of them."""
+    """smg#1621: each router process counts only its own requests, and acts on a difference of more
+    than 64 of them.
+    """
     options = ROUTERS.parse({"kind": "cache-aware"}, "router")
     router = SeveralRouters(options, FleetView(2), count)
     chosen = []

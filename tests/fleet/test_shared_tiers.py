@@ -31,7 +31,7 @@ PROMPT, CHUNK = 1600, 16
 
 
 def tables(tier: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
-    """Eight conversations over two replicas, whose devices hold two of them each."""
+    """Eight conversations over two replicas; each device holds two of them."""
     return {
         "seed": 3,
         "model": {"name": "llama-3.1-8b", "max_model_len": 8192},

@@ -12,7 +12,7 @@ NUM = 16_000
 
 
 def mean_wait_s(router: str) -> float:
-    """Mean time in the queue of requests whose service is geometric: near enough exponential."""
+    """Mean queueing time of requests with a geometric service time, which is nearly exponential."""
     service_s = STEP_S * MEAN_STEPS
     table: dict[str, Any] = {
         "model": {"name": "llama-2-7b"},

@@ -1,4 +1,6 @@
-"""Ranks that step together: the slowest gates all, and who has no work runs dummy steps."""
+"""Ranks that step together: each step lasts as long as the slowest rank's, and ranks without work
+run dummy steps.
+"""
 
 from typing import Any
 
@@ -91,7 +93,7 @@ def test_a_long_prompt_on_one_rank_delays_the_tokens_of_all() -> None:
     ids=str,
 )
 def test_one_rank_in_lockstep_equals_the_replica_without_lockstep(changes: dict[str, Any]) -> None:
-    """It has nobody to wait for, and no dummy steps where it agrees with itself at once."""
+    """One rank waits for no other; with an agreement after each step it runs no dummy steps."""
     alone: dict[str, Any] = {**fleets.TABLE, **changes}
     found = []
     for lockstep in (False, True):

@@ -1,4 +1,4 @@
-"""A benchmark beside a command fits its server's step times, and says so."""
+"""A benchmark imported with a command fits the step times of its server, and says so."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What was measured stays: beside the scenario, and beside what is simulated."""
+"""Measured figures are stored in the scenario, and printed next to simulated ones."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""What windows have left behind, where every layer keeps every token: in no case used."""
+"""Slots outside of sliding windows, in allocators where every layer keeps every token, never count
+as used.
+"""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -29,7 +29,7 @@ SCHEDULERS: list[dict[str, Any]] = [
 
 
 class Sharing(AllocatorOptions):
-    """Blocks of 16 tokens; newest: the block that was given back last is forgotten first."""
+    """Options of blocks of 16 tokens. newest: the block freed last is evicted first."""
 
     newest: bool = False
 

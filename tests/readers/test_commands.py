@@ -1,4 +1,4 @@
-"""Command lines of vLLM, SGLang and TensorRT-LLM, wherever they stand, become scenarios."""
+"""Command lines of vLLM, SGLang and TensorRT-LLM, in any kind of file, become scenarios."""
 
 import json
 from pathlib import Path

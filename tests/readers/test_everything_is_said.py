@@ -1,5 +1,5 @@
-"""Whatever stands in a file is used, or named as not used: an unknown key, line, flag, column or
-metric in the sample of every reader.
+"""Every part of a file is used or noted as unused: an unknown key, line, flag, column or metric in
+the sample of every reader.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""What is recorded of each engine, and what a user is told who names no such server."""
+"""Records of each engine, and the message if the address has no such server."""
 
 import asyncio
 import json

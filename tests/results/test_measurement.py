@@ -159,7 +159,7 @@ def test_growing_queue_is_distinguished_from_a_stable_one():
 
 @pytest.mark.parametrize("rate_per_s", [0.5, 0.02])
 def test_growing_queue_in_the_steady_window_is_noted(rate_per_s):
-    """A queue once grew from 0 to 125 "while it was steady", and later turns hid that."""
+    """A queue grew from 0 to 125 in a window called steady, which its later turns hid."""
     sessions = {
         "kind": "sessions", "num_sessions": 150, "max_context": "max_model_len",
         "arrivals": {"kind": "poisson", "rate_per_s": rate_per_s},

@@ -1,4 +1,4 @@
-"""Calibration files of devices that nobody measured: their steps take what a formula says."""
+"""Made-up calibration files of devices: step times follow a formula."""
 
 from kvsim.step_time.calibrated.file import CalibrationFile, SampleRecord
 from kvsim.step_time.calibrated.fit import fit

@@ -1,4 +1,4 @@
-"""Every allocator, placement and scheduler, and small streams that stir them."""
+"""All allocators, placements and schedulers, and small streams that exercise them."""
 
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ VICTIM_SCHEDULERS: list[dict[str, Any]] = [
 
 
 def known_to(scheduler: dict[str, Any], allocator: dict[str, Any]) -> dict[str, Any]:
-    """The allocator's settings as far as the scheduler's version has them."""
+    """The allocator's settings that the scheduler's version supports."""
     unknown = {"watermark"} if scheduler.get("semantics") == "vllm-0.11" else set()
     return {key: value for key, value in allocator.items() if key not in unknown}
 

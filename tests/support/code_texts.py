@@ -50,7 +50,7 @@ def _text(node: ast.expr) -> str:
 
 
 def names_of_tests(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The line and name of each test, its words set apart by spaces."""
+    """Line and name of each test, with spaces for underscores."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             yield node.lineno, node.name.removeprefix("test_").replace("_", " ")

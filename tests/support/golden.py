@@ -1,7 +1,7 @@
-"""Digests of the summaries of all recipes, as commit f7bfbc5 made them: golden.json.
+"""Digests of the summaries of all recipes: golden.json.
 
-`PYTHONPATH=tests python -m support.golden NAME...` writes those of the recipes that it names anew.
-That is only right where a result was meant to change: CHANGELOG.md then says why.
+`PYTHONPATH=tests python -m support.golden NAME...` writes those of the named recipes again. That is
+right only if a change intends to move results; CHANGELOG.md then says why.
 """
 
 import json
@@ -17,8 +17,8 @@ DIGESTS: dict[str, dict[str, str]] = json.loads(FILE.read_text())
 
 
 def digest(summary: dict[str, Any]) -> str:
-    """Of all figures of a run as summary.json has them, floats by their repr. wall_s and notes,
-    whose words may change, are left out.
+    """Digest of all figures of a run in summary.json, floats by their repr. wall_s and notes are
+    left out, as the wording of notes may change.
     """
     kept = {name: figure for name, figure in summary.items() if name not in ("wall_s", "notes")}
     return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]

@@ -42,8 +42,8 @@ THRASHING = "without ever producing a token"
 
 
 def or_thrashing(simulated: Callable[P, Any]) -> Callable[P, Any]:
-    """The function's answer, or the message of a run whose sequences preempt each other for ever:
-    two forms of one run must end alike then too.
+    """The function's result, or the error message of a run in which sequences preempt each other
+    for ever. Two forms of one run must end equally in this case too.
     """
 
     @wraps(simulated)
@@ -59,8 +59,8 @@ def or_thrashing(simulated: Callable[P, Any]) -> Callable[P, Any]:
 
 
 def unless_thrashing(test: Callable[P, None]) -> Callable[P, None]:
-    """A property of runs that end: a stream whose sequences preempt each other for ever is no
-    example of it.
+    """A property of runs that end: streams with sequences that preempt each other for ever are
+    discarded.
     """
 
     @wraps(test)
@@ -91,8 +91,8 @@ def outcome(tables: dict[str, Any], requests: list[Request], max_steps: int | No
 
 
 def check_books(result: Result) -> None:
-    """What runs just simulated wrote down must agree: each gap with the moments of the sequences,
-    who waited and ran with when they did, the series with the sums.
+    """Check that the records of runs agree: gaps with token times, waiting and running counts with
+    request times, series with sums.
     """
     tables = result.scenario
     kinds = [each.get("scheduler", tables["scheduler"])["kind"] for each in tables["allocator"]]
@@ -106,8 +106,8 @@ def check_books(result: Result) -> None:
 
 
 def _check_moments(run: Run, *, together: bool, elsewhere: bool) -> None:
-    """together: batches leave so. elsewhere: some requests waited outside of the run's engine, or
-    began in it and moved on, so that neither times nor gaps of those that ended here are all.
+    """together: requests of a batch finish together. elsewhere: some requests waited or began on
+    another engine, so that the recorded times and gaps are not complete.
     """
     recorder = run.recorder
     assert recorder is not None
@@ -157,8 +157,8 @@ def _check_series(recorder: Recorder) -> None:
 
 
 def check_tokens(simulation: Simulation) -> list[Run]:
-    """Runs of a scenario that takes one step at a time, each token followed by itself: the gaps
-    told must be those between them.
+    """Run a scenario in single steps, following each token, and check that the recorded gaps equal
+    those between tokens.
     """
     runs = []
     for options, label in zip(simulation.scenario.allocator, simulation.labels, strict=True):

@@ -37,7 +37,7 @@ def git(*arguments: str) -> list[str]:
 
 
 def touched() -> list[Path]:
-    """Files that differ from main's last common commit, and those that git does not know yet."""
+    """Files that differ from the last common commit with main, and untracked files."""
     base = git("merge-base", "HEAD", "main") or git("merge-base", "HEAD", "origin/main") or ["HEAD"]
     names = git("diff", "--name-only", base[0]) + git("ls-files", "--others", "--exclude-standard")
     return [Path(name) for name in sorted(set(names)) if (ROOT / name).is_file()]
@@ -65,7 +65,7 @@ def tests_of(path: Path) -> Iterator[str]:
 
 
 def few(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Collected tests apart: what `make quick` runs, and what it leaves to `make test`."""
+    """Split the collected tests: those that `make quick` runs, and those left to `make test`."""
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     places: Counter[str] = Counter()
@@ -85,8 +85,8 @@ def few(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]
 
 
 def sixth(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Collected tests apart: of each test of recorded schedules every sixth case and the first, and
-    all other tests; and what is left.
+    """Split the collected tests: those to run, with the first and every sixth case of each test of
+    recorded schedules, and the rest.
     """
     parts: tuple[list[pytest.Item], list[pytest.Item]] = ([], [])
     places: Counter[str] = Counter()
@@ -98,9 +98,9 @@ def sixth(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item
 
 
 def chosen(name: str, parameters: dict[str, Any], place: int, shows_new: bool) -> bool:
-    """Whether a test of REDUCED is among the few. name: its file and function. parameters: of this
-    case. place: of the case among those of its function. shows_new: its allocator or scheduler is
-    the first of its kind, which may have been registered a minute ago.
+    """Whether `make quick` runs a case of a test in REDUCED. name: file and function. parameters:
+    those of the case. place: index of the case in its function. shows_new: its allocator or
+    scheduler is the first of its kind.
     """
     file, _, function = name.rpartition("/")[2].partition("::")
     match file, function:

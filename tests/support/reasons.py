@@ -1,4 +1,4 @@
-"""An observer that recounts why blocks are cached, from who was seen to hold them last."""
+"""An observer that recounts why blocks are cached, from the tables that held each block last."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ def cached_blocks(pool: BlockPool) -> list[int]:
 
 
 def _unseen(group: BlockGroup) -> str:
-    """Why a block of this group is cached that no event saw in a table: a copy of a state, or taken
-    and given back within one plan, by whoever was preempted in it.
+    """Why a block of this group is cached that was in no table at any event. It is a copy of a
+    state, or it was allocated and freed within one plan by a preempted sequence.
     """
     if group.kind == "recurrent":
         return "cached_states"
@@ -32,7 +32,7 @@ def _unseen(group: BlockGroup) -> str:
 
 
 class ReasonAuditor(Auditor):
-    """Of a run that takes single steps, so that every block is seen in the table that holds it."""
+    """Audits a run of single steps, so that every block is seen in the table that holds it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,18 +40,18 @@ class ReasonAuditor(Auditor):
         self._last: dict[int, str] = {}
 
     def taken(self, blocks: Sequence[int]) -> None:
-        """Who holds them is seen at the next event; nobody does where they are a state's copy."""
+        """Forget blocks that are allocated; their tables are read at the next event."""
         for block in blocks:
             self._last.pop(block, None)
 
     def revived(self, blocks: Sequence[int]) -> None:
-        """Somebody has these in its prompt, for as long as it takes to copy them at least."""
+        """Note blocks that are hit: they are in the prompt of some sequence."""
         for block in blocks:
             if self._last.get(block) in ("cached_outputs", EITHER):
                 self._last[block] = "prompt"
 
     def freed(self, cached: Sequence[int], blank: Sequence[int]) -> None:
-        """Who held them has been seen before."""
+        """Nothing to note: the tables of these blocks have been read before."""
 
     def _audit(self, scheduler: Scheduler) -> None:
         super()._audit(scheduler)
@@ -81,7 +81,7 @@ class ReasonAuditor(Auditor):
         assert found == {**others, "states": states}
 
     def _look(self, allocator: PagedAllocator) -> int:
-        """Note who holds which block for what; returns the bytes of states that are held."""
+        """Note for each held block the kind of its content; returns the bytes of held states."""
         if allocator.one_table:
             for seq in allocator._live.seqs:
                 prompt = seq.prompt_tokens // allocator.block_size

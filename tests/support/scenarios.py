@@ -29,8 +29,8 @@ def steady(num_requests: int) -> dict[str, Any]:
 
 
 def conversations(kv_cache_tokens: int, **workload: Any) -> dict[str, Any]:
-    """Eight conversations of six turns over a paged pool of so many tokens; workload: other keys
-    of theirs.
+    """Eight conversations of six turns with a paged pool of `tokens` tokens. workload: further keys
+    of [workload].
     """
     return {
         "seed": 3,

@@ -125,8 +125,8 @@ def part(books: str, seed: int, requests: int) -> dict[str, Any]:
 
 
 def soak(requests: int, parts: int) -> Iterator[dict[str, Any]]:
-    """Parts of every kind of books in turn, then the first of each once more. Each with what the
-    process holds after it; raises AssertionError where a part comes out otherwise the second time.
+    """Simulate parts with each kind of accounting, then the first part of each again. Yields each
+    result with the memory that the process holds; AssertionError if a repeated part differs.
     """
     first = dict[str, dict[str, Any]]()
     for number in range(parts + len(BOOKS)):
@@ -149,8 +149,8 @@ def soak(requests: int, parts: int) -> Iterator[dict[str, Any]]:
 
 
 def grown(parts: list[dict[str, Any]]) -> list[str]:
-    """Kinds of books whose last part left more objects behind than their second did, beyond what
-    the interpreter keeps for itself. (What the system counts in MiB moves with its allocator.)
+    """Kinds of accounting whose last part left more Python objects alive than the second one, by
+    more than MOST_MORE_BLOCKS. (Memory in MiB would depend on the system's allocator.)
     """
     found = []
     for books in BOOKS:

@@ -1,4 +1,4 @@
-"""Summaries of runs that never were, for tests of what is made of them."""
+"""Made-up summaries of runs, for tests of reports."""
 
 from collections.abc import Mapping
 from copy import deepcopy

@@ -1,5 +1,5 @@
-"""How many files one must open to follow one step: those of kvsim whose functions run while an
-engine plans and commits it.
+"""The files that a reader must open to follow one step: those of kvsim with functions that run
+while an engine plans and commits the step.
 """
 
 import sys
@@ -61,15 +61,15 @@ class Walk:
             self._files.add(name.removeprefix(PACKAGE + "/"))
 
     def fewest(self, *, hits: bool) -> frozenset[str]:
-        """The files of the step that runs through fewest: of those that admit with a hit, or of
-        those in which nothing but the batch decodes.
+        """Files of the step that runs through the fewest: of the steps that admit a request with a
+        hit, or of those that only decode.
         """
         found = [files for hit, decodes, files in self.steps if (hit if hits else decodes)]
         return min(found, key=len)
 
 
 def walk(table: dict[str, Any], *, watched: bool) -> Walk:
-    """A run of this scenario step by step, followed. watched: with who lies where."""
+    """Run the scenario in single steps; records the files called. watched: with block addresses."""
     with Walk() as found:
         Simulation(Scenario.from_table({**table, "max_steps": 1})).result(addresses=watched)
     return found

@@ -1,4 +1,4 @@
-"""A peak is never told below the mean that it is the peak of."""
+"""A peak is never reported below the mean of the same quantity."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Every format: its own rows survive writing and reading; foreign files are told apart."""
+"""Every trace format: rows survive writing and reading, and foreign files are recognised."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -397,7 +397,7 @@ def test_options_without_meaning_in_uncached_workloads_are_refused(
 
 @pytest.mark.parametrize("limit", [1_000, 1_000_000])
 def test_dropped_conversation_turns_are_noted_only_if_any(folder: Path, limit: int) -> None:
-    """Once a run said that it left out 0 of 672 turns."""
+    """A run without dropped turns once had the note that 0 of 672 turns were left out."""
     turns = {"kind": "fixed", "tokens": 5}
     made = stream(example("sessions", max_context=limit, turns=turns), folder)
     told = [note for note in made.notes if note.startswith("left out")]

@@ -179,7 +179,9 @@ class _Counts:
             place += place & -place
 
     def between(self, before: int, after: int) -> int:
-        """Blocks last used by the prompts after `before` and before `after`."""
+        """Number of blocks last used by a prompt with an index between `before` and `after`,
+        exclusive.
+        """
         return self._up_to(after) - self._up_to(before + 1)
 
     def _up_to(self, place: int) -> int:

@@ -13,7 +13,7 @@ EAGLE = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7}
 
 
 def tables(**changes: Any) -> dict[str, Any]:
-    """Conversations with drafts over a pool of three of them."""
+    """Conversations with drafts; the pool holds three of them."""
     return {
         **conversations(24_000),
         "scheduler": {"kind": "continuous", "max_num_batched_tokens": 2048},

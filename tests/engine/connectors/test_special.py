@@ -19,7 +19,7 @@ IMAGES = [
 
 
 def tables(**workload: Any) -> dict[str, Any]:
-    """Conversations with such requests over a pool of three of them."""
+    """Conversations with images or adapters; the pool holds three of them."""
     shorter = {
         "prompt": {"kind": "uniform", "min_tokens": 300, "max_tokens": 900},
         "think": {"kind": "exponential", "mean_s": 2.0},
@@ -63,7 +63,9 @@ def test_k_steps_equal_single_steps_with_images_and_adapters(
 
 
 def test_host_memory_finds_blocks_by_adapter() -> None:
-    """Every turn of a conversation uses one adapter, so hits are as many as without adapters."""
+    """All turns of a conversation use one adapter, so the number of hits equals that without
+    adapters.
+    """
     found = [run(tables(**each)) for each in ({}, {"adapters": {"count": 1}})]
     plain, adapted = (each.prefix_cache for each in found)
     assert plain.host_hit_tokens > 0

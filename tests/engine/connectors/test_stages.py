@@ -85,7 +85,7 @@ def test_lone_plan_over_two_stages_runs_for_many_steps(monkeypatch: pytest.Monke
 
 
 def test_host_memory_capacity_is_equal_for_one_and_two_stages() -> None:
-    """The size is of all ranks, so that stages hold as many tokens as one device would."""
+    """The configured size is the sum over ranks, so both hold the same number of tokens."""
     small = HOST | {"kv_offloading_size": 0.25}
     one, two = (run(staged(stages) | {"tier": [small]}) for stages in (1, 2))
     assert one.offloading is not None
@@ -141,8 +141,8 @@ def test_the_ledger_sums_to_the_pool_at_every_event(stages: int) -> None:
 def test_step_rows_are_contiguous_while_the_engine_sleeps(
     tables: Any, stages: int, *, ahead: bool
 ) -> None:
-    """It schedules while earlier steps compute, and processes tokens after its sleep: rows are in
-    order without holes, gaps end where tokens come, and who runs is counted from then on.
+    """The engine schedules while earlier steps compute, and processes their tokens after it has
+    slept. Rows follow each other without holes, and gaps end when tokens are processed.
     """
     made = tables(
         model={"name": "opt-125m", "max_model_len": 1024, "pipeline_parallel_size": stages},

@@ -110,7 +110,7 @@ def test_pages_cached_during_a_lookup_are_left_out_of_the_next_query() -> None:
 
 @pytest.mark.parametrize(("late", "asked"), [(False, [7]), (True, [7, 7])])
 def test_late_answer_of_an_aborted_lookup_ends_the_next_lookup(late: bool, asked: Any) -> None:
-    """late: the first query was under way when it was cut; else it was not begun."""
+    """late: the first query was in flight when it was aborted; else it had not begun."""
     bench = Bench("best_effort")
     seq = bench.seqs[1]
     bench.storage.look_up(seq)

@@ -104,7 +104,9 @@ def test_max_new_tokens_is_cut_to_the_pool() -> None:
 
 
 def test_equal_prompts_in_one_batch_are_both_computed_and_a_later_one_hits(tables: Any) -> None:
-    """Content is known when its step has returned: vLLM's blocks are when they are allocated."""
+    """In SGLang content can be hit when its step has returned; in vLLM when its blocks are
+    allocated.
+    """
     prompt = ((0, 64),)
     twins = [Request(f"t{i}", 0, 64, 8, 8, prompt_runs=prompt) for i in range(2)]
     late = Request("late", 10**11, 64, 8, 8, prompt_runs=prompt)
@@ -124,7 +126,9 @@ def test_equal_prompts_in_one_batch_are_both_computed_and_a_later_one_hits(table
 def test_large_max_tokens_delay_admission_in_a_partly_empty_pool(
     tables: Any, overlap: bool
 ) -> None:
-    """With max_tokens far above the outputs the pool stays partly empty, and says it is short."""
+    """With max_tokens far above the real outputs, the pool stays partly empty while requests wait
+    for memory.
+    """
     scheduler = {"kind": "sglang", "disable_overlap_schedule": not overlap}
     made = tables(allocator=[{"kind": "radix"}], scheduler=scheduler)
     shares = {}
@@ -159,7 +163,9 @@ def test_request_without_ignore_eos_counts_by_the_new_token_ratio() -> None:
 
 
 def test_only_one_prompt_per_pass_is_chunked(tables: Any) -> None:
-    """A chunk's odd end would let one that asks for all its tokens be cut beside another."""
+    """Since the first chunk ends at a whole page, tokens are left over, with which a request with
+    ignore_eos could be cut as a second one.
+    """
     made = tables(
         allocator=[{"kind": "radix", "page_size": 4, "disable_radix_cache": True}],
         scheduler={"kind": "sglang", "chunked_prefill_size": 17, "max_running_requests": 4},
@@ -195,8 +201,8 @@ def test_ignore_eos_requests_without_a_radix_cache_are_never_retracted(tables: A
 @pytest.mark.parametrize("page_size", [1, 16])
 @pytest.mark.parametrize("overlap", [True, False])
 def test_every_token_after_the_first_has_a_gap(tables: Any, overlap: bool, page_size: int) -> None:
-    """Also those that a retraction throws away and computes again; the gaps of a request fill the
-    time from its first token to its last.
+    """Tokens that a retraction discards and computes again have gaps too. The gaps of a request
+    fill the time from its first token to its last.
     """
     made = tables(
         allocator=[{"kind": "radix", "page_size": page_size}],
@@ -255,7 +261,7 @@ def test_request_with_no_room_for_output_is_rejected() -> None:
 
 
 def test_request_without_room_does_not_stop_decoding(tables: Any) -> None:
-    """A third request comes whose buffer fits nowhere: the two that decode go on, step by step."""
+    """A third request arrives that fits nowhere; the two decoding requests continue."""
     lengths = (0, 213, 85, 85), (100_000_000_000, 1, 69, 69), (600_000_000_000, 129, 1, 2)
     requests = [Request(f"r{at}", at, *rest) for at, *rest in lengths]
     made = tables(
@@ -421,7 +427,7 @@ def test_unchunked_prompt_is_computed_in_one_step(tables: Any) -> None:
 def test_prompt_waiting_for_windows_that_never_free_is_an_error(
     tables: Any, later: list[Request]
 ) -> None:
-    """SGLang leaves it until room comes (schedule_policy.py, `add_chunked_req`): for ever."""
+    """SGLang waits for ever until window slots are free (schedule_policy.py, `add_chunked_req`)."""
     made = tables(
         allocator=[{"kind": "radix", "page_size": 64, "disable_radix_cache": True}],
         scheduler={"kind": "sglang", "chunked_prefill_size": 2048},

@@ -90,7 +90,9 @@ def test_max_utilization_pauses_no_request_without_need(tables: Any, allocator: 
 
 @pytest.mark.parametrize("policy", ["guaranteed-no-evict", "max-utilization"])
 def test_no_evict_headroom_is_not_overprovisioned(tables: Any, policy: str) -> None:
-    """A tensor as long as its tokens stays so, however much the policy wants free beside it."""
+    """A buffer with exactly the slots of its tokens is not overprovisioned, whatever headroom the
+    policy reserves.
+    """
     made = tables(
         memory={"kv_cache_tokens": 2048},
         allocator=[{"kind": "concatenation"}],

@@ -1,5 +1,5 @@
-"""Prefill and decode replicas as a scenario has them: everybody is served, pools are empty in the
-end, and a run of many steps at once is the run of single ones.
+"""Prefill and decode replicas of a scenario: all requests are served, pools are empty at the end,
+and runs of many steps at once equal single steps.
 """
 
 from typing import Any
@@ -137,8 +137,8 @@ def test_k_steps_equal_single_steps_where_decode_replicas_read_states(method: st
 
 
 def test_follow_up_arriving_at_a_poll_waits_for_the_next_poll(tables: Any) -> None:
-    """The prefill replica polls each millisecond, as it keeps blocks of an abandoned request. A
-    follow-up arrives at the instant of such a poll, after it.
+    """The prefill replica polls every millisecond while it holds blocks of an abandoned request. A
+    follow-up arrives at the same time as a poll, but after it.
     """
     requests = [
         Request("r0", 0, 40, 92),
@@ -156,8 +156,8 @@ def test_follow_up_arriving_at_a_poll_waits_for_the_next_poll(tables: Any) -> No
 
 
 def test_request_that_finishes_on_arrival_frees_its_slot(tables: Any) -> None:
-    """Five requests of one output token each arrive at once beside one that decodes; the sixth, for
-    whom there was no place, takes one of theirs in the pass after that.
+    """One request decodes, and five requests of one output token arrive at once and finish. The
+    sixth did not fit, and takes one of their slots in the next pass.
     """
     lengths = [(1, 1), (1, 1), (1, 9), (353, 1), (1, 1), (1, 1), (1, 1), (1, 1)]
     requests = [
@@ -232,7 +232,9 @@ def test_decode_backlog_holds_prefill_blocks_under_vllm_and_queues_under_sglang(
 
 
 def test_decode_reserved_tokens_trade_idle_memory_for_retractions(tables: Any) -> None:
-    """sglang#27622: the pool of the decode engine stands empty for outputs that are short."""
+    """sglang#27622: with tokens reserved for outputs that turn out short, the decode pool stays
+    empty.
+    """
     requests = [Request(f"r{i}", 0, 100, 60, max_tokens=60) for i in range(40)]
     runs = {}
     for reserved in (1024, 64, 0):
@@ -245,8 +247,9 @@ def test_decode_reserved_tokens_trade_idle_memory_for_retractions(tables: Any) -
 
 
 def test_retracted_request_without_host_memory_ends_with_an_error(tables: Any) -> None:
-    """SGLang sets a fifth of the pool apart for them, and more where one of the longest needs it
-    (0.5.23, mem_cache/kv_cache_builder.py); with a prefix cache it has no such limit.
+    """SGLang reserves host memory for retracted requests: a fifth of the pool, or more if one of
+    the longest needs it (0.5.23, mem_cache/kv_cache_builder.py). With a prefix cache there is no
+    limit.
     """
     requests = [Request(f"r{i}", 0, 100, 190, max_tokens=190) for i in range(30)]
 
@@ -270,8 +273,8 @@ def test_retracted_request_without_host_memory_ends_with_an_error(tables: Any) -
 def test_the_last_request_of_a_full_decode_engine_of_sglang_ends_with_an_error(
     tables: Any,
 ) -> None:
-    """Prompts in transfer hold memory and cannot be retracted. The one request that decodes beside
-    them has no room for its next token (0.5.23, managers/schedule_batch.py, retract_decode).
+    """Prompts in transfer hold memory and cannot be retracted. The only decoding request has no
+    slot for its next token (0.5.23, managers/schedule_batch.py, retract_decode).
     """
     lengths = [(100, 180), (150, 20), (150, 20)]
     requests = [Request(f"r{i}", i * PS_PER_MS, *pair, pair[1]) for i, pair in enumerate(lengths)]
@@ -361,8 +364,8 @@ def test_sglang_frees_both_sides_after_a_failed_transfer_or_abort(tables: Any, c
 
 
 def test_sglang_rejects_requests_past_bootstrap_and_waiting_timeouts(tables: Any) -> None:
-    """A prompt for which no decode engine has room in time ends on the prefill side. The decode
-    engine does not hear of it: its room waits for the prompt until waiting_timeout.
+    """A prompt that finds no memory on a decode engine in time ends on the prefill side. The decode
+    engine is not informed, and reserves memory for the prompt until waiting_timeout.
     """
     requests = [Request(f"r{i}", 0, 300, 60) for i in range(12)]
     small = {"decode": {"memory": {"kv_cache_tokens": 1100}}}

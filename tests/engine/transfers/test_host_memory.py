@@ -11,7 +11,7 @@ FILES = {"kind": "file-system", "read_gb_per_s": 4.0}
 
 
 def tables(tier: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """Sixteen conversations over two prefill replicas, each with a pool of four of them."""
+    """Sixteen conversations on two prefill replicas; each pool holds four of them."""
     found: dict[str, Any] = {
         "seed": 3,
         "model": {"name": "llama-3.1-8b", "max_model_len": 8192},

@@ -128,7 +128,7 @@ def test_expandable_segment_prefers_free_block_that_cannot_grow():
 
 
 def test_equal_free_blocks_between_regions_are_used_lowest_address_first():
-    """However large the region behind them: it is none that they could grow into."""
+    """The size of the region after a block does not matter, since the block cannot grow into it."""
     arena = arena_of(200, ExpandableArena)
     small, _, large, _ = (arena.allocate(size * MIB).address for size in (3, 20, 5, 2))
     arena.free(large)
@@ -138,7 +138,7 @@ def test_equal_free_blocks_between_regions_are_used_lowest_address_first():
 
 
 class Ear:
-    """A listener that keeps the sums."""
+    """A listener that sums device memory and collects live addresses."""
 
     def __init__(self):
         self.device_bytes, self.live = 0, set()

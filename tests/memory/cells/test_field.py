@@ -80,7 +80,9 @@ def test_micro_batches_contain_each_token_of_the_batch_once_in_order(
 
 
 def test_new_tokens_fill_holes_unlike_in_llama_cpp_of_march_2025() -> None:
-    """96 cells are free, the longest stretch of them 60: a prompt of 70 goes in, or does not."""
+    """96 cells are free, at most 60 of them adjacent. A prompt of 70 tokens fits only if it may
+    fill several holes.
+    """
     today = CurrentCache(4, 256, Cache(256, 1, LayerCost(1, 1)))
     older = OlderCache(256, 256, layers=2)
     for seq, num in enumerate((100, 60, 60)):

@@ -35,7 +35,7 @@ class Scheduler:
         return usage
 
     def admit(self):
-        """Admit from the head while there is room, and compute the prompts."""
+        """Admit requests from the head of the queue while they fit, and compute their prompts."""
         while self.waiting:
             seq = self.waiting[0]
             before = self.usage()
@@ -281,7 +281,7 @@ def test_request_of_exactly_the_free_bytes_is_placed():
 
 @pytest.mark.parametrize("kind", ["max-buffer", "doubling", "concatenation"])
 def test_recurrent_states_are_a_part_of_used(kind):
-    """What a recurrent layer keeps of a sequence does not grow with it."""
+    """The state of a recurrent layer does not grow with its sequence."""
     allocator = build(kind, 1000, MIXED)
     state = next(group.state_bytes for group in MIXED.groups if group.state_bytes)
     for order, prompt in enumerate((10, 13)):

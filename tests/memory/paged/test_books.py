@@ -1,6 +1,6 @@
-"""However blocks are booked, a run is the same: counted where nobody asks which is whose, in
-extents that say from when to when each was held, and in lists of single blocks, the plain form that
-the others are held against. `test_paged_model.py` holds all of them against vLLM's rules.
+"""Three ways to account for blocks give the same run: as counts, as extents with the time for which
+each was held, and as lists of single blocks, the plain form. `test_paged_model.py` compares all of
+them with vLLM's rules.
 """
 
 import re
@@ -56,7 +56,9 @@ RECORDED = [
 
 
 def knows(model: str | dict[str, Any], scheduler: dict[str, Any]) -> bool:
-    """Whether the scheduler serves a model, by its name, or the plain one with an allocator."""
+    """Whether the scheduler serves a model with several block tables (given by its name); a model
+    given as a table has one.
+    """
     return isinstance(model, dict) or not (
         scheduler["kind"] == "vllm-v0" or APART & scheduler.keys()
     )

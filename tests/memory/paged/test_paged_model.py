@@ -28,7 +28,7 @@ Tokens = tuple[int, ...]
 
 
 class Model:
-    """Blocks as vLLM keeps them, one by one. A block's content is all tokens up to its end."""
+    """vLLM's block pool, one object per block. A block's content is all tokens up to its end."""
 
     def __init__(self, num_blocks: int, size: int, *, caching: bool, lag: int, v011: bool) -> None:
         self.free = list(range(1, num_blocks))
@@ -46,7 +46,7 @@ class Model:
         return block
 
     def name(self, seq: Sequence, tokens: Tokens, known: int) -> None:
-        """The full blocks among the first `known` slots are known content."""
+        """Cache the full blocks among the first `known` slots."""
         for index in range(known // self.size if self.caching else 0):
             block, content = self.tables[seq][index], tokens[: (index + 1) * self.size]
             if block not in self.content:
@@ -129,7 +129,7 @@ class Harness:
         self.shared: set[Tokens] = set()  # of it, what others could name as well
 
     def arrive(self) -> None:
-        """A request whose prompt begins like others, follows on one, or is private."""
+        """Add a request with a shared prefix, with the outputs of another as prefix, or private."""
         random, total = self.random, self.random.randint(2, min(self.usable, 30))
         prompt = random.randint(1, total)
         self.num += 1
@@ -169,7 +169,9 @@ class Harness:
             self.filled(seq, slots)
 
     def filled(self, seq: Sequence, slots: int) -> None:
-        """`seq` has computed so many slots; with the last known one it samples a token."""
+        """Note that `seq` has computed `slots` slots; with all known tokens computed it samples the
+        next one.
+        """
         self.slots[seq] = slots
         if seq not in self.filling:
             self.filling.append(seq)
@@ -257,7 +259,9 @@ class Harness:
         assert self.real.pool.numbers() == self.model.free
 
     def compare_counts(self) -> None:
-        """A key names content, whoever has it; without one nobody will ask for it."""
+        """Compare block counts, sharing and cached content of both allocators. A key identifies
+        content, whichever block has it.
+        """
         real, model = self.real, self.model
         for seq, table in model.tables.items():
             assert real.granted_tokens(seq) == len(table) * self.size

@@ -1,4 +1,6 @@
-"""Why blocks are cached, recounted from the tables at every event, and told in every leap alike."""
+"""The reason why each block is cached, recounted from the tables at every event, and equal for many
+steps at once and single steps.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -74,8 +76,8 @@ def test_reasons_of_cached_blocks_equal_a_recount_at_every_event(
 def test_every_cached_block_has_a_reason(
     model: dict[str, Any], allocator: dict[str, Any], reasons: set[str]
 ) -> None:
-    """Two turns of conversations that leave prompts and outputs behind; by the second sighting of
-    each a state and a window's end are kept.
+    """Two turns of conversations, after which prompts and outputs stay cached. At the second use of
+    a prefix a state and the end of a window are cached.
     """
     requests = []
     for index in range(6):

@@ -33,7 +33,7 @@ def made(tables: Any, **policy: Any) -> dict[str, Any]:
 
 
 def flood(at_s: int, name: str, session: str | None = None) -> list[Request]:
-    """Five prompts of 300 tokens that nobody else has, one a second."""
+    """Five private prompts of 300 tokens, one each second."""
     return [
         Request(
             f"{name}{index}",

@@ -1,7 +1,7 @@
-"""Runs over a radix tree under a scheduler that is not its own: steps at once and one by one.
+"""Radix tree with a scheduler other than SGLang's: many steps at once equal single steps.
 
-vLLM's scheduler asks for pages in turns, and may start a head of which only a chunk fits: what an
-eviction takes off the head's hits then decides when it starts.
+vLLM's scheduler asks for pages one request after the other, and may start a head with only a chunk
+of its prompt. So evictions of the head's hits change when it starts.
 """
 
 from typing import Any

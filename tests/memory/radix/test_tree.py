@@ -36,7 +36,7 @@ def test_content_runs_are_cut_and_compared_like_token_lists(
 
 
 class TokenTrie:
-    """What is known, page by page, without nodes, dates or locks."""
+    """The inserted prefixes as a set of page sequences, without nodes, access times or locks."""
 
     def __init__(self, page: int) -> None:
         self.page = page

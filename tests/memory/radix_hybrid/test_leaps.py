@@ -76,7 +76,7 @@ def test_runs_of_k_steps_equal_single_steps(
 
 
 class Auditor(Observer):
-    """Asks the allocator whether its books are true, after each plan and each return."""
+    """Checks the allocator's accounting after each plan and each processed step."""
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         scheduler.allocator.check()
@@ -111,8 +111,8 @@ def test_both_pools_are_accounted_for_at_every_event(
 def test_prompt_larger_than_the_free_window_slots_is_refused_with_a_reason(
     tables: Any, max_steps: int | None
 ) -> None:
-    """SGLang accepts 776 tokens over 777 slots of windows, and never starts them; who asks for
-    them behind a cached prefix of 377 is served.
+    """SGLang accepts a prompt of 776 tokens with 777 window slots, and never starts it. A prompt
+    with a cached prefix of 377 tokens is served.
     """
     allocator, scheduler = WINDOWS[-1]
     made = scenario(tables, "gpt-oss-20b", 1500, allocator, scheduler)

@@ -1,8 +1,8 @@
 """Damaged files by the thousand: `python -m support.fuzzing.campaign --seconds 60`.
 
-Every case has a name, target:number; a case that fails is kept (`--keep`) and raised again with
-`--only target --first number --cases 1`. With the failures are kept the counts of each target, and
-the next campaign that keeps there goes on behind the last case; those that cost least come first.
+Every case has a name, target:number. A failing case is stored (`--keep`), and repeated with `--only
+target --first number --cases 1`. The counts of each target are stored with the failures, and the
+next campaign in that folder continues after the last case. The cheapest targets come first.
 """
 
 import argparse

@@ -176,7 +176,7 @@ class Drawing:
         return [each for each in drawn if each is not None] or None
 
     def _keys(self, name: str, arguments: tuple[Any, ...], depth: int) -> dict[str, Any] | None:
-        """A table that stands here as plain keys, or one with some of a few names."""
+        """A table without a kind: drawn by its own function, or with one key of a Literal."""
         if name in self._inside:
             found: dict[str, Any] = self._inside[name](self)
             return found

@@ -1,7 +1,6 @@
-"""What a scenario must keep, whatever it asks for: every request leaves or has a reason, the
-ledger's classes sum to one, moments and gaps and queues agree, a fleet's numbers are the sums of
-its replicas', steps at once and one by one give the same bits, and what was resolved runs again to
-the same.
+"""Properties of every scenario. Every request finishes or has a reason; the ledger's classes sum to
+one; times, gaps and queues agree; a fleet's numbers are the sums of its replicas'. Many steps at
+once equal single steps to the bit, and the resolved scenario gives the same result.
 """
 
 import json
@@ -33,8 +32,8 @@ SUMMED = (
 
 
 def check(table: dict[str, Any], guard: Callable[[float], Any] = lambda _: nullcontext()) -> bool:
-    """Whether the scenario runs, and everything it must keep if it does; InputError is no fault.
-    guard: of so many seconds of a processor, what a simulation runs in.
+    """Whether the scenario runs; if it does, check all properties. InputError is no fault.
+    guard(seconds): context that limits the CPU seconds of a simulation.
     """
     try:
         simulation = Simulation(Scenario.from_table(table))
@@ -62,7 +61,7 @@ def check(table: dict[str, Any], guard: Callable[[float], Any] = lambda _: nullc
 
 
 def check_result(result: Result) -> None:
-    """Laws of one result: each run's own, and those of fleets over their replicas."""
+    """Check the properties of one result: of each run, and of fleets over their replicas."""
     for run in result.runs:
         _check_run(run)
     if not result.fleets:
@@ -77,7 +76,7 @@ def check_result(result: Result) -> None:
 
 
 def _fleet(run: Run, labels: list[str]) -> str:
-    """The label of the fleet whose replica a run is of."""
+    """Label of the fleet to which the replica of a run belongs."""
     found = [label for label in labels if run.label == label or run.label.startswith(f"{label} #")]
     return max(found, key=len, default="")
 

@@ -114,7 +114,7 @@ def _json(random: Random, data: bytes) -> bytes:
 
 
 def _places(document: Any) -> Iterator[tuple[Any, Any]]:
-    """(holder, key) of every node, level by level, as many as matter."""
+    """(container, key) of the nodes of a document, level by level, up to about 3,000."""
     level, found = ([document] if isinstance(document, dict | list) else []), 0
     while level and found < 3000:
         inner = []
@@ -173,7 +173,7 @@ def _column(random: Random, data: bytes) -> bytes:
 
 
 def _toml_value(random: Random, data: bytes) -> bytes:
-    """What stands behind one equals sign becomes another value."""
+    """Replace the value after one equals sign, sometimes with another key."""
     lines = data.split(b"\n")
     places = [at for at, line in enumerate(lines) if b"=" in line]
     if not places:

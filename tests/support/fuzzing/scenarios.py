@@ -192,7 +192,7 @@ def _one_way(random: Random, drafts: dict[str, Any]) -> None:
 
 
 def _served(table: dict[str, Any], workload: dict[str, Any]) -> None:
-    """Images and adapters are asked for where the engines serve them."""
+    """Remove images and adapters from scenarios of engines that do not serve them."""
     schedulers = [table["scheduler"], *(each.get("scheduler") for each in table["allocator"])]
     kinds = {each["kind"] for each in schedulers if each is not None}
     apart = {"speculative_config", "disaggregation"} & table.keys()

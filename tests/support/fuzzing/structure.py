@@ -58,7 +58,7 @@ def _place(random: Random, table: Any) -> Place:
 
 
 def _merge(random: Random, table: dict[str, Any]) -> None:
-    """Some tables of another recipe take the place of those of this one."""
+    """Replace some tables by those of another recipe."""
     other = _other(random)
     for key in random.sample(sorted(other), random.randint(1, len(other))):
         table[key] = other[key]
@@ -81,7 +81,7 @@ def _exchange(random: Random, table: dict[str, Any]) -> None:
 
 
 def _graft(random: Random, table: dict[str, Any]) -> None:
-    """A value of another recipe stands here, under this key or under its own."""
+    """Put a value of another recipe in a random place, under the key there or under its own."""
     (a, at), (b, to) = _place(random, table), _place(random, _other(random))
     if isinstance(a, dict) and isinstance(to, str) and random.random() < 0.5:
         at = to

@@ -1,5 +1,6 @@
-"""Recorded runs against the simulator: runs recorded from the simulator itself, where the truth is
-known, and the real one where it lies at hand."""
+"""Recorded runs against the simulator: runs recorded from the simulator, whose true step times are
+known, and the real run if it is available.
+"""
 
 import csv
 import json

@@ -283,8 +283,9 @@ def test_options_of_vllm_0_11_are_built(groups: tuple[KVGroup, ...]) -> None:
 
 
 def test_shared_prefix_caches_its_state_at_second_use_and_hits_at_third() -> None:
-    """Gemma-3-1B, one after another: a prompt of 2,000 shared tokens and 800 of its own. Full
-    attention keeps the shared blocks at once; the windows only where they were seen to part.
+    """Gemma-3-1B, one request after the other: a prompt of 2,000 shared and 800 private tokens.
+    Full attention caches the shared blocks at once, windows only at the point where prompts have
+    diverged.
     """
     shared = (1 << 40, 2000)
     requests = [

@@ -91,8 +91,8 @@ def test_runs_of_k_steps_equal_single_steps(
 
 
 def test_block_freed_by_a_copy_admits_the_queue_head_in_the_next_step() -> None:
-    """A copy's original returns when the step is decided, after the head of the queue was turned
-    away: the head has its room in the very next step.
+    """The original of a copied block is freed when the step is scheduled, after the head of the
+    queue was refused. So the head is admitted in the next step.
     """
     shared, second, last = 1 << 40, ((2 << 20, 2), (1 << 50, 30)), (4 << 20, 6)
     late = 102 * 10**9

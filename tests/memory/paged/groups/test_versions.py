@@ -194,7 +194,9 @@ def test_models_that_a_vllm_version_cannot_serve_are_refused(
 
 
 def test_resolved_options_show_prefix_cache_disabled_by_the_version() -> None:
-    """vLLM 0.11 keeps no states: a prefix cache that nobody asked for is off, and told to be."""
+    """vLLM 0.11 caches no states, so a prefix cache that is on by default is turned off, with a
+    note.
+    """
     scenario = {
         "model": {"name": "granite-4.0-h-tiny", "max_model_len": 512},
         "device": {"name": "a100-40gb"},

@@ -1,4 +1,4 @@
-"""When decoders free blocks behind their windows."""
+"""Decoding sequences free the blocks that have left their sliding windows."""
 
 from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.blocks import Table
