@@ -41,7 +41,7 @@ from kvsim.scenario import Scenario
 
 HERE = "given here"
 CONFIG = ".config.json"
-_OF_SERVER = ("model", "device", "memory", "allocator", "scheduler")  # tables, not of a load
+_OF_SERVER = ("model", "device", "memory", "allocator", "scheduler")  # tables of the server
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def _check_overlap(lines: Sequence[LoggedStep]) -> None:
 def _full_prompt_tokens(settings: ServerSettings) -> int | None:
     """Fewest tokens of an SGLang prompt step that used up its budget; None: unknown, or no budget.
 
-    A rest of the budget below one page is left. None too where prompt steps also decode (mixed
+    A remainder below one page stays unused. None also if prompt steps also decode (mixed
     chunks), since their lines do not give the decoding context.
     """
     budget = settings.chunked_prefill_size or 0

@@ -76,7 +76,9 @@ class Storage:
 
     @property
     def counts_passes(self) -> bool:
-        """Whether the storage acts after a number of passes, whenever these happen."""
+        """Whether passes of the scheduler change the state of lookups or reads, at whatever time
+        they run.
+        """
         return bool(
             self._retries.waiting
             or self._unread

@@ -57,8 +57,8 @@ class BlockPool:
     kept: number of free cached blocks by the reason for which they are cached; PROMPT is not
     counted. version: changes when the result of a lookup could change. front, back: the free blocks
     without and, unless a policy ranks them, with content. num_shared: owners beyond the first,
-    summed over all blocks. numbered: the extent that got each single block last, by block number;
-    None: not recorded.
+    summed over all blocks. numbered: the extent that each single block was last allocated to, by
+    block number; None: not recorded.
     """
 
     def __init__(

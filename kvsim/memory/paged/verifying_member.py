@@ -95,7 +95,7 @@ class OptimisticSlots:
         self._of_first += slots
 
     def left(self, filled: int) -> None:
-        """A member leaves; its last step filled `filled` slots."""
+        """Remove a member; its last step filled `filled` slots."""
         self._filled -= filled
 
     def left_first(self, slots: int) -> None:
