@@ -77,6 +77,7 @@ REFUSED = (
     ServerParts(lockstep=True, transfers="sglang", allocator="radix"),
     ServerParts(cells=2, changes=True),
     ServerParts(cells=2, clients=True),
+    ServerParts(cells=2, rounds=True),
 )
 
 

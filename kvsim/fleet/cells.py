@@ -32,7 +32,14 @@ def cells_of(
     results.
     """
     shared = "fleet" if shares else ""
-    check(ServerParts(cells=options.cells, clients=bool(stream.max_concurrency), shared=shared))
+    check(
+        ServerParts(
+            cells=options.cells,
+            clients=bool(stream.max_concurrency),
+            rounds=options.cells > 1 and _in_rounds(stream.requests),
+            shared=shared,
+        )
+    )
     dealt = list(_dealt(stream.requests, options.cells))
     found = []
     for cell in range(options.cells):
@@ -45,6 +52,16 @@ def cells_of(
         else:
             found.append(FleetCell(numbers, own))
     return found
+
+
+def _in_rounds(requests: Sequence[Request]) -> bool:
+    """Whether some request waits for a group with requests of several sessions."""
+    sessions: dict[str, set[str | None]] = {}
+    for request in requests:
+        if request.group is not None:
+            sessions.setdefault(request.group, set()).add(request.session)
+    waited = {request.after for request in requests}
+    return any(len(found) > 1 and group in waited for group, found in sessions.items())
 
 
 def _part(stream: Stream, requests: Sequence[Request]) -> Stream:

@@ -4,7 +4,7 @@ from kvsim.support.parts import ServerParts
 
 NO_STAGES = "take tensor_parallel_size; kvsim memory sizes the stages"
 UNDRAFTED = "take tensor_parallel_size, or leave speculative_config out"
-NO_LOCKSTEP = "leave it out; async_scheduling = false has one step in flight"
+NO_LOCKSTEP = 'leave it out; vLLM\'s ranks, kind = "vllm-dp", step together with both'
 CONTEXT_IN_BLOCKS = "tokens of a sequence are shared by GPUs in vLLM's blocks"
 PARALLEL = "model.pipeline_parallel_size"
 HOST = "allocator.enable_hierarchical_cache"
@@ -55,7 +55,7 @@ def two_stages(parts: ServerParts) -> bool:
 
 
 def lockstep_with(parts: ServerParts) -> str:
-    beyond = "tiers" if parts.connector else "two steps in flight"
+    beyond = "a KV connector" if parts.connector else "two steps in flight"
     beyond = "pipeline stages" if parts.stages > 1 else beyond
     beyond = "a hierarchical cache" if parts.hicache else beyond
     return f"ranks that step together are not simulated with {beyond}"

@@ -52,7 +52,8 @@ class ServerParts(NamedTuple):
     lockstep: data-parallel ranks step together. no_tiers: these ranks have no KV connector, as
     under `sglang-dp`. changes: replicas start or fail. failure: key of the failure of replica
     `dies`. cells: number of cells of the fleet. clients: the number of requests in flight is
-    limited. alone: there is one replica.
+    limited. rounds: a turn waits for the turn before of all conversations. alone: there is one
+    replica.
     """
 
     stages: int = 1
@@ -100,4 +101,5 @@ class ServerParts(NamedTuple):
     dies: int = 0
     cells: int = 1
     clients: bool = False
+    rounds: bool = False
     alone: bool = False

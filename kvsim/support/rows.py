@@ -306,4 +306,13 @@ ROWS: tuple[RefusedPair, ...] = (
         num_cells,
         "leave fleet.cells or workload.max_concurrency out",
     ),
+    RefusedPair(
+        CELLS,
+        "`workload.rounds`",
+        lambda parts: parts.cells > 1 and parts.rounds,
+        "a turn waits for the conversations of all cells",
+        "fleet.cells",
+        num_cells,
+        "leave fleet.cells or workload.rounds out",
+    ),
 )

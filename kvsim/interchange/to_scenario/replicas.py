@@ -83,4 +83,4 @@ def _lockstep_needs(engine: str, table: dict[str, Any]) -> str:
         cached = any(each.get("enable_hierarchical_cache") for each in table["allocator"])
         return "enable_hierarchical_cache = false" if cached else ""
     served = all(LOCKSTEP in TIERS.get(each["kind"]).serves for each in table.get("tier", ()))
-    return "" if served else 'tiers of kind = "vllm-offloading" alone'
+    return "" if served else 'tiers of kind = "vllm-offloading" or "file-system" alone'

@@ -84,6 +84,8 @@ class LeastRecentlyUsed(ChunkPolicy):
         own = self._running.pop(seq, None)
         if own is not None:
             del self._ranks[own.rank]  # all that it holds is in `chunks`
+        if not chunks:
+            return
         left = self._highest()
         left.chunks, left.finished = chunks[::-1], True
         for chunk in chunks:
