@@ -185,6 +185,8 @@ class Connection:
         if not (self.connects and self._drafts):
             return None
         need, free = self.blocks.blocks_to_load(head)
+        if need <= free:
+            return None
         self.queues.remove(head)
         return Refusal(
             "vLLM 0.33 waits for ever to load its prompt, with room for one verification of drafts",
