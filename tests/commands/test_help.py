@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
+from support.each import check_each
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -40,13 +40,15 @@ def _help(*words: str) -> str:
     return done.output
 
 
-@pytest.mark.parametrize("words", ALL, ids=" ".join)
-def test_no_option_name_is_cut_at_80_columns(words: tuple[str, ...]) -> None:
-    engines = PANELS_OF if words == ("memory",) else ()  # which lists one engine's at a time
-    shown = "".join([_help(*words), *(_help(*words, "--engine", name) for name in engines)])
-    missing = [name for name in ALL[words] if not re.search(rf"{name}(?![\w-])", shown)]
-    assert not missing
-    assert "…" not in shown
+def test_no_option_name_is_cut_at_80_columns() -> None:
+    def check(words: tuple[str, ...]) -> None:
+        engines = PANELS_OF if words == ("memory",) else ()  # which lists one engine's at a time
+        shown = "".join([_help(*words), *(_help(*words, "--engine", name) for name in engines)])
+        missing = [name for name in ALL[words] if not re.search(rf"{name}(?![\w-])", shown)]
+        assert not missing
+        assert "…" not in shown
+
+    check_each(ALL, check)
 
 
 def test_memory_lists_the_options_of_the_engine_that_is_named() -> None:
@@ -67,14 +69,17 @@ def test_help_lists_every_command_in_its_group() -> None:
         assert re.search(rf"│ {name} ", shown), name
 
 
-@pytest.mark.parametrize("words", [(), *ALL], ids=" ".join)
-def test_help_shows_an_example_that_parses(words: tuple[str, ...]) -> None:
+def test_help_shows_an_example_that_parses() -> None:
     """The example of every command, also in groups, uses only existing commands and options."""
-    (example,) = re.findall(r"Example:\s(.*)", " ".join(_help(*words).split()))
-    line = example.split()
-    assert line[: 1 + len(words)] == ["kvsim", *words]
-    named = max((path for path in ALL if line[1 : 1 + len(path)] == list(path)), key=len)
-    assert {word for word in line if word.startswith("--")} <= set(ALL[named])
+
+    def check(words: tuple[str, ...]) -> None:
+        (example,) = re.findall(r"Example:\s(.*)", " ".join(_help(*words).split()))
+        line = example.split()
+        assert line[: 1 + len(words)] == ["kvsim", *words]
+        named = max((path for path in ALL if line[1 : 1 + len(path)] == list(path)), key=len)
+        assert {word for word in line if word.startswith("--")} <= set(ALL[named])
+
+    check_each([(), *ALL], check)
 
 
 def test_no_line_of_help_is_wider_than_80_columns() -> None:
