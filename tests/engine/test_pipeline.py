@@ -270,7 +270,7 @@ def test_pipeline_pool_has_the_fewest_blocks_of_any_stage() -> None:
             },
             "as vLLM 0.33",
         ),
-        ({"scheduler": {"kind": "sglang"}, "allocator": [{"kind": "radix"}]}, "one pipeline stage"),
+        ({"scheduler": {"kind": "vllm-v0"}}, "one pipeline stage"),
         ({"scheduler": {"kind": "continuous", "preemption_mode": "swap"}}, "not swapped"),
         ({"step_time": {"kind": "linear", "base_us": 8000}}, "times whole models"),
         (
