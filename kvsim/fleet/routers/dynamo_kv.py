@@ -81,7 +81,6 @@ class DynamoKvRouter(Router):
         self._prefill = [0] * view.num_replicas
         self._held: list[dict[int, int]] = [{} for _ in range(view.num_replicas)]
         self._booked: dict[str, _Booked] = {}
-        self._named: tuple[str, list[int]] | None = None  # of the request decided last
         self._overlaps: tuple[str, int, dict[int, int]] | None = None  # as decided last
         self._late: LateBlocks | None = None
         if options.kv_event_lag_ms:
@@ -99,12 +98,6 @@ class DynamoKvRouter(Router):
     def gone(self, replica: int) -> None:
         super().gone(replica)
         self._index.clear(replica)
-
-    def blocks(self, request: RoutedRequest) -> list[int]:
-        """The hashes of the full blocks of a prompt."""
-        if self._named is None or self._named[0] != request.id:
-            self._named = request.id, self.names.of(request.content)
-        return self._named[1]
 
     def stored(self, replica: int, blocks: Iterable[int], now_ps: int) -> None:
         self._index.stored(replica, blocks)
@@ -138,7 +131,7 @@ class DynamoKvRouter(Router):
         blocks to hold, open requests.
         """
         options, block = self._options, self._block
-        blocks = self.blocks(request)
+        blocks = self.names.of(request.content)
         least = min(self._prefill[worker] for worker in self.alive)
         num_blocks = ceil(request.length / block)
         costs, seen = [], []
@@ -183,7 +176,7 @@ class DynamoKvRouter(Router):
 
     def sent(self, request: RoutedRequest, replica: int, now_ps: int) -> None:
         super().sent(request, replica, now_ps)
-        blocks = self.blocks(request)
+        blocks = self.names.of(request.content)
         decided = self._overlaps
         if decided is not None and decided[:2] == (request.id, now_ps):
             overlap = decided[2][replica]

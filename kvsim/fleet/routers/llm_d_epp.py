@@ -68,7 +68,6 @@ class LlmdEppRouter(Router):
         capacity = options.num_blocks or view.num_blocks or UNKNOWN_BLOCKS
         self._index = LruIndex(view.num_replicas, capacity)
         self._loads: Sequence[Load] = [Load()] * view.num_replicas
-        self._named: tuple[str, list[int]] | None = None
 
     def report(self, loads: Sequence[Load], now_ps: int) -> None:
         self._loads = loads
@@ -83,11 +82,7 @@ class LlmdEppRouter(Router):
         self._index.clear(replica)
 
     def _blocks(self, request: RoutedRequest) -> list[int]:
-        if request.length < self._block:
-            return []
-        if self._named is None or self._named[0] != request.id:
-            self._named = request.id, self._names.of(request.content)
-        return self._named[1]
+        return self._names.of(request.content) if request.length >= self._block else []
 
     def decide(self, request: RoutedRequest, now_ps: int) -> Decision:
         options, alive = self._options, self.alive

@@ -62,7 +62,6 @@ class LlmdStickyRouter(Router):
         self._index = LruIndex(view.num_replicas, capacity)
         self._tokens = [0.0] * view.num_replicas
         self._booked: dict[str, tuple[int, float]] = {}
-        self._named: tuple[str, list[int]] | None = None
 
     def _grow(self) -> None:
         super()._grow()
@@ -73,18 +72,13 @@ class LlmdStickyRouter(Router):
         super().gone(replica)
         self._index.clear(replica)
 
-    def _blocks(self, request: RoutedRequest) -> list[int]:
-        if self._named is None or self._named[0] != request.id:
-            self._named = request.id, self._names.of(request.content)
-        return self._named[1]
-
     def _uncached(self, request: RoutedRequest, found: Mapping[int, int], replica: int) -> float:
         """Tokens of the prompt that the server would have to compute."""
         return (request.length - found.get(replica, 0) * self._block) * self._per_unit
 
     def decide(self, request: RoutedRequest, now_ps: int) -> Decision:
         options, alive = self._options, self.alive
-        blocks = self._blocks(request)
+        blocks = self._names.of(request.content)
         found = self._index.matched(blocks)
         share = {each: found.get(each, 0) / len(blocks) if blocks else 0.0 for each in alive}
         sticky = [each for each in alive if share[each] >= options.affinity_threshold]
@@ -114,7 +108,7 @@ class LlmdStickyRouter(Router):
 
     def sent(self, request: RoutedRequest, replica: int, now_ps: int) -> None:
         super().sent(request, replica, now_ps)
-        blocks = self._blocks(request)
+        blocks = self._names.of(request.content)
         tokens = self._uncached(request, self._index.matched(blocks), replica)
         self._booked[request.id] = replica, tokens
         self._tokens[replica] += tokens

@@ -74,9 +74,16 @@ class ChainedBlocks:
         self._block = block
         self._partial = partial
         self._most = most
+        self._last: TokenRuns | None = None  # a router asks again for the request that it decides
+        self._found: list[int] = []
 
     def of(self, content: TokenRuns) -> list[int]:
-        """The hashes of the blocks of a content, in order."""
+        """The hashes of the blocks of a content, in order; a caller does not change the list."""
+        if content is not self._last:
+            self._last, self._found = content, self._hashed(content)
+        return self._found
+
+    def _hashed(self, content: TokenRuns) -> list[int]:
         before = 0
         found: list[int] = []
         for piece in blocks_of(content, self._block, partial=self._partial):
