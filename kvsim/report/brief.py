@@ -22,6 +22,7 @@ from kvsim.report.words import paragraphs, wasted
 from kvsim.results.result import Result
 from kvsim.results.summary import RunSummary
 from kvsim.step_time.kernels.expected import interval_in_brief
+from kvsim.workload import GENERATED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +43,6 @@ _DOWN = (
     "ttft_p99",
     "tpot_p50",
 )
-GENERATED = ("synthetic", "sessions")  # kinds of workload that describe a load
 _MOST_TURN_LINES = 3
 _MOST_ACROSS = 5  # runs that stand side by side
 _TABLE_HEAD = 2  # the names of the columns, and the rule below

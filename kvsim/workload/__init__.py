@@ -13,3 +13,4 @@ WORKLOADS: Registry[WorkloadOptions] = Registry(
         "beams": "kvsim.workload.beams:Beams",
     },
 )
+GENERATED = ("synthetic", "sessions")  # kinds that describe a load

@@ -11,7 +11,7 @@ from kvsim.plumbing.keys import put
 from kvsim.scenario import Scenario
 from kvsim.scenario.build.sized import SizedScenario
 from kvsim.whatif.scenario_tables import Table
-from kvsim.workload import grids
+from kvsim.workload import GENERATED, grids
 
 _GB = 10**9
 FACTORS = (0.5, 2.0)
@@ -91,7 +91,7 @@ def _part(key: str, value: Any, factor: float) -> Any:
 
 def _load(workload: Any) -> Iterator[_AssumedPart]:
     """The keys of a generated load that hold assumed numbers."""
-    if not isinstance(workload, Mapping) or workload.get("kind") not in ("synthetic", "sessions"):
+    if not isinstance(workload, Mapping) or workload.get("kind") not in GENERATED:
         return
     parts = {
         "arrivals": COUNTERS,

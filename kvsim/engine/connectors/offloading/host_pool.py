@@ -89,7 +89,8 @@ class HostPool:
             self._count([content.key for content in contents])
         absent: list[ChunkContent] = []
         touched: list[HostChunk] = []
-        of, known = self._of(seq), len(self._of(seq).contents)
+        of = self._of(seq)
+        known = len(of.contents)
         for content in contents:
             key = content.key
             chunk = self._chunks.get(key)
