@@ -418,6 +418,12 @@ def test_prompt_too_large_for_prefill_or_decode_pool_is_refused(tables: Any) -> 
         assert decode.summary.requests.rejected == 1
 
 
+# Each of eight users sends its prompt twice, with the others' prompts in between.
+TWICE = [
+    Request(f"{turn}-{user}", (turn * 8 + user) * 10**12, 304, 2, prompt_runs=((user << 20, 304),))
+    for turn in range(2)
+    for user in range(8)
+]
 HOSTED = {"prefill": {"allocator": {"enable_hierarchical_cache": True, "hicache_ratio": 4.0}}}
 
 
@@ -425,15 +431,8 @@ HOSTED = {"prefill": {"allocator": {"enable_hierarchical_cache": True, "hicache_
 def test_prefill_replica_loads_evicted_prompts_from_its_host_memory(
     tables: Any, engine: str
 ) -> None:
-    requests = [
-        Request(
-            f"{turn}-{user}", (turn * 8 + user) * 10**12, 304, 2, prompt_runs=((user << 20, 304),)
-        )
-        for turn in range(2)
-        for user in range(8)
-    ]
     made = deployed(tables, engine, HOSTED, 1024)
-    fast, single = (kvsim.simulate(table, requests) for table in (made, {**made, "max_steps": 1}))
+    fast, single = (kvsim.simulate(table, TWICE) for table in (made, {**made, "max_steps": 1}))
     for ours, theirs in zip(fast.runs, single.runs, strict=True):
         assert ours.summary.simulated() == theirs.summary.simulated()
     _, prefill = fast.runs
@@ -449,24 +448,17 @@ def test_promised_prefix_is_loaded_from_host_memory_of_the_decode_replica(
     """Second turns have the prompts of the first ones, which are evicted from the device but not
     from host memory.
     """
-    requests = [
-        Request(
-            f"{turn}-{user}", (turn * 8 + user) * 10**12, 304, 2, prompt_runs=((user << 20, 304),)
-        )
-        for turn in range(2)
-        for user in range(8)
-    ]
     found = []
     for hosted in ({}, HOSTED["prefill"]):
         more = {"decode": hosted} if hosted else {}
         made = deployed(tables, engine, {**more, "decode_radix_cache": True}, 1024)
-        fast, single = (kvsim.simulate(each, requests) for each in (made, {**made, "max_steps": 1}))
+        fast, single = (kvsim.simulate(each, TWICE) for each in (made, {**made, "max_steps": 1}))
         for ours, theirs in zip(fast.runs, single.runs, strict=True):
             assert ours.summary.simulated() == theirs.summary.simulated()
         found.append(fast.runs[0].summary)
     page = ENGINES[engine][0]["page_size"]
     assert found[1].prefix_cache.host_hit_tokens == 8 * (304 // page * page)
-    assert found[1].requests.finished == found[0].requests.finished == len(requests)
+    assert found[1].requests.finished == found[0].requests.finished == len(TWICE)
 
 
 @pytest.mark.parametrize(
